@@ -1,0 +1,136 @@
+# Reads kernels/catalog.txt, and gives
+#   carat_catalog_table(OUTPUT FILE IMAGES DIRECTORY|"" TARGETS VAR)
+# the C table of all rows, and, where nvcc is there, one fat binary a row.
+#
+# A row is: name source arch KEY=VALUE ...   A VALUE that is no number is the word KEY_VALUE.
+
+set(CARAT_CATALOG ${PROJECT_SOURCE_DIR}/kernels/catalog.txt)
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${CARAT_CATALOG})
+
+# CARAT_ROWS: the rows, each "name;source;arch;KEY=VALUE;..." with its semicolons as |.
+file(STRINGS ${CARAT_CATALOG} lines REGEX "^[a-z]")
+set(CARAT_ROWS "")
+foreach(line IN LISTS lines)
+    string(REGEX REPLACE "[ \t]+" "|" row "${line}")
+    list(APPEND CARAT_ROWS "${row}")
+endforeach()
+
+# The constants of a row as compiler definitions: -DKEY=VALUE and -DKERNEL_NAME=name.
+function(carat_row_definitions row result)
+    string(REPLACE "|" ";" fields "${row}")
+    list(POP_FRONT fields name source arch)
+    set(definitions -DKERNEL_NAME=${name})
+    foreach(field IN LISTS fields)
+        string(REGEX MATCH "^([A-Z0-9_]+)=(.+)$" matched "${field}")
+        if(NOT matched)
+            message(FATAL_ERROR "kernels/catalog.txt: '${field}' of ${name} is not KEY=VALUE")
+        endif()
+        set(key ${CMAKE_MATCH_1})
+        set(value ${CMAKE_MATCH_2})
+        if(NOT value MATCHES "^[0-9]+$")
+            set(value ${key}_${value})
+        endif()
+        list(APPEND definitions -D${key}=${value})
+    endforeach()
+    set(${result} "${definitions}" PARENT_SCOPE)
+endfunction()
+
+# The C initializer of a row; image is the symbol of its image or "".
+function(carat_row_initializer row image result)
+    string(REPLACE "|" ";" fields "${row}")
+    list(POP_FRONT fields name source arch)
+    string(REGEX MATCH "^([0-9]+)(a?)$" matched "${arch}")
+    set(specific 0)
+    if(CMAKE_MATCH_2)
+        set(specific 1)
+    endif()
+    set(text "    {.name = \"${name}\", .source = \"${source}\", .arch = ${CMAKE_MATCH_1}, .arch_specific = ${specific}")
+    foreach(field IN LISTS fields)
+        string(REGEX MATCH "^([A-Z0-9_]+)=(.+)$" matched "${field}")
+        set(key ${CMAKE_MATCH_1})
+        set(value ${CMAKE_MATCH_2})
+        if(NOT value MATCHES "^[0-9]+$")
+            set(value ${key}_${value})
+        endif()
+        string(TOLOWER ${key} member)
+        string(APPEND text ", .${member} = ${value}")
+    endforeach()
+    if(image)
+        string(APPEND text ", .image = ${image}, .image_end = ${image}_end")
+    endif()
+    set(${result} "${text}},\n" PARENT_SCOPE)
+endfunction()
+
+# The architectures an image is compiled for, as -gencode options: its own and the later ones that the
+# library ships machine code for, and PTX of the least for all that come after. Empty if nvcc has none.
+function(carat_row_gencode arch result)
+    set(options "")
+    if(arch MATCHES "a$")
+        if("compute_${arch}" IN_LIST CARAT_NVCC_ARCHITECTURES)
+            set(options -gencode=arch=compute_${arch},code=sm_${arch})
+        endif()
+    else()
+        foreach(target 75 80 90)
+            if(target GREATER_EQUAL arch AND "compute_${target}" IN_LIST CARAT_NVCC_ARCHITECTURES)
+                list(APPEND options -gencode=arch=compute_${target},code=sm_${target})
+            endif()
+        endforeach()
+        if(options)
+            list(APPEND options -gencode=arch=compute_${arch},code=compute_${arch})
+        endif()
+    endif()
+    set(${result} "${options}" PARENT_SCOPE)
+endfunction()
+
+# Writes the table to `file`. With `images` set (a folder), adds a command a row that compiles its image
+# there and embeds it; the list of images is stored in the variable `targets`.
+function(carat_catalog_table file images targets)
+    set(rows "")
+    set(assembly "")
+    set(declarations "")
+    set(outputs "")
+    set(left_out "")
+    foreach(row IN LISTS CARAT_ROWS)
+        string(REPLACE "|" ";" fields "${row}")
+        list(POP_FRONT fields name source arch)
+        set(symbol "")
+        if(images)
+            carat_row_gencode(${arch} gencode)
+            if(gencode)
+                carat_row_definitions("${row}" definitions)
+                set(image ${images}/${name}.fatbin)
+                add_custom_command(
+                    OUTPUT ${image}
+                    COMMAND ${CARAT_NVCC} -fatbin -O3 -std=c++17 -Werror all-warnings -Xptxas -warn-spills,-warn-lmem-usage
+                            -I${PROJECT_SOURCE_DIR}/kernels/common ${gencode} ${definitions}
+                            -MD -MF ${image}.d -o ${image} ${PROJECT_SOURCE_DIR}/kernels/${source}
+                    DEPENDS ${PROJECT_SOURCE_DIR}/kernels/${source}
+                    DEPFILE ${image}.d
+                    COMMENT "Kernel ${name}"
+                    VERBATIM)
+                list(APPEND outputs ${image})
+                set(symbol carat_image_${name})
+                string(APPEND assembly
+                    "        \".balign 64\\n.hidden ${symbol}\\n.global ${symbol}\\n${symbol}:\\n.incbin \\\"${image}\\\"\\n\"\n"
+                    "        \".hidden ${symbol}_end\\n.global ${symbol}_end\\n${symbol}_end:\\n\"\n")
+                string(APPEND declarations "extern const unsigned char ${symbol}[], ${symbol}_end[];\n")
+            else()
+                list(APPEND left_out ${name})
+            endif()
+        endif()
+        carat_row_initializer("${row}" "${symbol}" text)
+        string(APPEND rows "${text}")
+    endforeach()
+    if(left_out)
+        list(LENGTH left_out count)
+        message(STATUS "This nvcc is too old for ${count} kernels, which are left out: ${left_out}")
+    endif()
+    set(content "/* Made by cmake/catalog.cmake from kernels/catalog.txt. */\n#include \"catalog.h\"\n\n")
+    if(assembly)
+        string(APPEND content "__asm__(\".section .rodata\\n\"\n${assembly}        \".previous\\n\");\n\n${declarations}\n")
+    endif()
+    string(APPEND content "const struct kernel carat_catalog[] = {\n${rows}};\n\n"
+        "const int carat_catalog_count = sizeof(carat_catalog) / sizeof(carat_catalog[0]);\n")
+    file(GENERATE OUTPUT ${file} CONTENT "${content}")
+    set(${targets} "${outputs}" PARENT_SCOPE)
+endfunction()

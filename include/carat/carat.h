@@ -1,0 +1,438 @@
+/*
+ * carat.h - matrix multiplication on NVIDIA GPUs and on the CPU.
+ *
+ * This header is the whole public interface of Carat, and its manual. Carat computes
+ *
+ *     D = alpha * op(A) * op(B) + beta * C
+ *
+ * for one problem or a strided batch of them, and two operations that live around it: scale_add
+ * (B = scale * A + shift) and transpose. Complex types are out of scope.
+ *
+ * The shortest program:
+ *
+ *     carat_context *carat;
+ *     if (carat_context_create(CARAT_DEVICE_AUTO, 0, &carat) != CARAT_OK) {
+ *         fprintf(stderr, "%s\n", carat_last_message());
+ *         return 1;
+ *     }
+ *     carat_gemm_f32(carat, CARAT_ROW_MAJOR, CARAT_NO_TRANSPOSE, CARAT_NO_TRANSPOSE,
+ *                    m, n, k, 1.0f, a, k, b, n, 0.0f, c, n);
+ *     carat_context_destroy(carat);
+ *
+ * Conventions that hold for every function here
+ *
+ * Shapes      op(A) is m x k, op(B) is k x n, C and D are m x n. A dimension may be 0: with m, n or
+ *             batch 0 there is nothing to do; with k = 0 or alpha = 0, D = beta * C and A and B are
+ *             not read. With beta = 0, C is not read, whatever it holds (NaN included), and its
+ *             pointer may be NULL.
+ * Layout      Column-major: element (i, j) of a matrix stands at [i + j * ld]; row-major: at
+ *             [i * ld + j]. A leading dimension (ld) counts elements and is at least the length of
+ *             a stored column (column-major) or row (row-major), and at least 1. The stored matrix
+ *             is the one before op: with CARAT_TRANSPOSE, A is stored k x m.
+ * Aliasing    C and D may be the same buffer when ldc == ldd (and, in a batch, the strides agree).
+ *             D must not overlap A or B, nor C in any other way. A and B may overlap.
+ * Memory      Matrices may be in host memory or in device memory; Carat asks the driver which. The
+ *             matrices of one call (A, B, C, D) must be all of one kind, else the call is refused
+ *             with CARAT_INVALID_ARGUMENT. alpha and beta may be in host or device memory each on
+ *             its own; those in host memory are read before the call returns. Nothing is ever freed
+ *             or kept on the caller's behalf.
+ * Streams     A stream is a CUstream, which is also a cudaStream_t (PyTorch's and CuPy's streams
+ *             are such), passed as void *; NULL is the legacy default stream. With all matrices in
+ *             device memory a call puts its work on the stream and returns; errors of the device
+ *             then show in a later call. With matrices in host memory the call returns when D is
+ *             complete. On the CPU device every call is complete when it returns.
+ * Graphs      A call on device memory may be captured into a CUDA graph, once the same problem has
+ *             been planned (carat_plan_create, or one call before): then it neither allocates
+ *             nor synchronizes.
+ * Threads     A context may be used by many threads at once, and so may a plan. Creating and
+ *             destroying an object must not run beside other uses of that object.
+ * Errors      A function returns CARAT_OK or a status; carat_last_message() then says, for the
+ *             calling thread, what was wrong, with the name of the argument and the numbers. A
+ *             call that fails in its checks has written nothing. Every function can return
+ *             CARAT_INVALID_ARGUMENT (a NULL or wrong argument) and, while a CUDA device serves it,
+ *             CARAT_DEVICE_LOST and CARAT_DEVICE_ERROR; what else it returns is said with it.
+ * Numbers     The same call on the same device gives the same bits, run after run. Sums of f32 are
+ *             f32 fused multiply-adds, sums of f64 are f64, sums of f16 and bf16 are f32 and are
+ *             rounded once, after alpha and beta, to nearest even; s32 and s8 sums wrap modulo
+ *             2^32. NaN and infinity go where that arithmetic takes them; denormals are kept.
+ */
+#ifndef CARAT_CARAT_H
+#define CARAT_CARAT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define CARAT_VERSION_MAJOR 0
+#define CARAT_VERSION_MINOR 1
+#define CARAT_VERSION_PATCH 0
+
+#if defined(__GNUC__)
+#define CARAT_API __attribute__((visibility("default")))
+#else
+#define CARAT_API
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- Status -------------------------------------------------------------------------------- */
+
+typedef enum carat_status {
+    CARAT_OK = 0,
+    CARAT_INVALID_ARGUMENT = 1,     /* an argument is wrong; the message names it */
+    CARAT_UNSUPPORTED = 2,          /* a combination that this device or build cannot compute */
+    CARAT_OUT_OF_HOST_MEMORY = 3,   /* malloc or pinned allocation failed */
+    CARAT_OUT_OF_DEVICE_MEMORY = 4, /* the device has too little free memory */
+    CARAT_WORKSPACE_TOO_SMALL = 5,  /* the caller's workspace is smaller than the plan needs */
+    CARAT_NO_DRIVER = 6,            /* the CUDA driver library is not installed */
+    CARAT_DRIVER_TOO_OLD = 7,       /* the driver is older than Carat needs */
+    CARAT_NO_DEVICE = 8,            /* no such device */
+    CARAT_DEVICE_LOST = 9,          /* the device failed in mid-work; its context is unusable */
+    CARAT_DEVICE_ERROR = 10         /* any other refusal of the driver; the message has its name */
+} carat_status;
+
+/* The name of a status ("CARAT_OK", ...), or "unknown status". Static storage. */
+CARAT_API const char *carat_status_name(carat_status status);
+
+/*
+ * What went wrong in the last call that failed in this thread; "" before the first. The text stays
+ * valid until the next failure in the same thread.
+ */
+CARAT_API const char *carat_last_message(void);
+
+/* The version of the library that runs, as "0.1.0"; compare with CARAT_VERSION_*. */
+CARAT_API const char *carat_version(void);
+
+/* ---- Contexts ------------------------------------------------------------------------------ */
+
+typedef enum carat_device_kind {
+    CARAT_DEVICE_AUTO = 0, /* the CUDA device of the given index if there is one, else the CPU */
+    CARAT_DEVICE_CPU = 1,
+    CARAT_DEVICE_CUDA = 2
+} carat_device_kind;
+
+/* A context: one device, its loaded kernels, its cached plans and its pool of workspace. */
+typedef struct carat_context carat_context;
+
+/*
+ * Makes a context on device number index (from 0; the CPU is only 0) and stores it in *context,
+ * which the caller destroys. A CUDA context lives in the device's primary context. On failure
+ * *context is set to NULL. Errors: CARAT_NO_DRIVER, CARAT_DRIVER_TOO_OLD, CARAT_NO_DEVICE,
+ * CARAT_UNSUPPORTED (a library built without CUDA), CARAT_OUT_OF_HOST_MEMORY. CARAT_DEVICE_AUTO
+ * falls back to the CPU only where there is no driver, no device or no CUDA in the build (an index
+ * other than 0 is still refused then).
+ */
+CARAT_API carat_status carat_context_create(
+    carat_device_kind kind,
+    int index,
+    carat_context **context);
+
+/*
+ * Waits for the work that the context has in flight and frees all that it owns. NULL is allowed.
+ * Plans of the context must be destroyed before it.
+ */
+CARAT_API void carat_context_destroy(carat_context *context);
+
+/* ---- Devices ------------------------------------------------------------------------------- */
+
+/* How many devices of a kind there are: 1 for the CPU; for CUDA 0 where there is no driver. */
+CARAT_API int carat_device_count(carat_device_kind kind);
+
+/* What is known of a device. A number that does not apply (the CPU's warp size) is 0. */
+typedef struct carat_device_info {
+    carat_device_kind kind;
+    int index;
+    char name[256];
+    int driver_version; /* as CUDA counts: 13000 is 13.0 */
+    int compute_capability_major;
+    int compute_capability_minor;
+    int multiprocessors; /* of the CPU: its logical cores */
+    int warp_size;
+    int max_threads_per_block;
+    int max_threads_per_multiprocessor;
+    int max_warps_per_multiprocessor;
+    int max_blocks_per_multiprocessor;
+    int max_block_dim[3];
+    int64_t max_grid_dim[3];
+    int registers_per_block; /* 32-bit registers */
+    int registers_per_multiprocessor;
+    int max_registers_per_thread;
+    int register_allocation_unit;         /* registers, granted a warp at a time in this step */
+    int warp_allocation_granularity;      /* warps, rounded up to this when registers are granted */
+    int64_t shared_bytes_per_block;       /* without asking */
+    int64_t shared_bytes_per_block_optin; /* with the dynamic limit raised */
+    int64_t shared_bytes_per_multiprocessor;
+    int64_t shared_bytes_reserved; /* by the runtime, in each block */
+    int64_t l2_bytes;
+    int64_t l2_persisting_bytes; /* the most that may be set aside */
+    int64_t memory_bytes;
+    int64_t memory_free_bytes;
+    int memory_bus_bits;
+    int memory_clock_khz;
+    int core_clock_khz;
+    int copy_engines;
+} carat_device_info;
+
+/* Fills *info for the context's device. */
+CARAT_API carat_status carat_device_query(carat_context *context, carat_device_info *info);
+
+/* ---- Element types ------------------------------------------------------------------------- */
+
+typedef enum carat_type {
+    CARAT_F32 = 1,
+    CARAT_F64 = 2,
+    CARAT_F16 = 3,  /* IEEE binary16, as uint16_t */
+    CARAT_BF16 = 4, /* the upper half of a binary32, as uint16_t */
+    CARAT_S32 = 5,
+    CARAT_S8 = 6 /* A and B only; C and D are then CARAT_S32 */
+} carat_type;
+
+/* The bytes of one element; 0 for a value that is no type. */
+CARAT_API size_t carat_type_size(carat_type type);
+
+/* "f32", "f64", "f16", "bf16", "s32", "s8"; "unknown type" for any other value. */
+CARAT_API const char *carat_type_name(carat_type type);
+
+/*
+ * The type of alpha, beta and of the sums for products of elements of a type: f64 for f64, s32 for
+ * s32 and s8, f32 for the rest.
+ */
+CARAT_API carat_type carat_scalar_type(carat_type type);
+
+/* ---- The problem --------------------------------------------------------------------------- */
+
+typedef enum carat_order { CARAT_COLUMN_MAJOR = 0, CARAT_ROW_MAJOR = 1 } carat_order;
+
+typedef enum carat_op { CARAT_NO_TRANSPOSE = 0, CARAT_TRANSPOSE = 1 } carat_op;
+
+typedef enum carat_accuracy {
+    CARAT_ACCURACY_DEFAULT = 0, /* what the type's users expect; today the same as strict */
+    CARAT_ACCURACY_STRICT = 1   /* fused multiply-adds in the type of the sums, nothing less */
+} carat_accuracy;
+
+/*
+ * What to compute, and nothing of how. Start from carat_gemm_describe(), which fills every field,
+ * and change what differs.
+ */
+typedef struct carat_gemm_problem {
+    size_t struct_size; /* set by carat_gemm_describe(); zero is refused */
+    carat_order order;  /* of all four matrices */
+    carat_op op_a;
+    carat_op op_b;
+    carat_type type_ab; /* the elements of A and B */
+    carat_type type_cd; /* the elements of C and D: as type_ab, or s32 for s8 */
+    int64_t m;
+    int64_t n;
+    int64_t k;
+    int64_t lda; /* leading dimensions, in elements; 0 means tightly packed */
+    int64_t ldb;
+    int64_t ldc;
+    int64_t ldd;
+    int64_t batch;    /* how many problems; 1 from carat_gemm_describe() */
+    int64_t stride_a; /* elements from one problem's matrix to the next; 0 means the same matrix */
+    int64_t stride_b;
+    int64_t stride_c;
+    int64_t stride_d; /* must keep the D of different problems apart */
+    carat_accuracy accuracy;
+} carat_gemm_problem;
+
+/* One column-major problem without transposes, tightly packed, C and D of the type's own result. */
+CARAT_API carat_gemm_problem carat_gemm_describe(carat_type type, int64_t m, int64_t n, int64_t k);
+
+/* How a call runs. NULL in place of a pointer to it means all zero. */
+typedef struct carat_run {
+    void *stream;           /* CUstream; NULL is the default stream. Ignored by the CPU device. */
+    void *workspace;        /* device memory, 256-byte aligned; NULL takes the context's pool */
+    size_t workspace_bytes; /* of workspace; at least what carat_plan_workspace() says */
+} carat_run;
+
+/*
+ * Computes problem. alpha and beta point to one scalar of carat_scalar_type(type_ab), in host or
+ * device memory. c may be NULL where beta is 0 in host memory; c == d is allowed.
+ *
+ * The context remembers the plan of a problem, so that a second call with the same problem does not
+ * plan again. For the streams' and the pool's sake: the pool has a buffer a stream, so that calls
+ * on different streams do not share workspace.
+ *
+ * Errors: CARAT_UNSUPPORTED (types that do not go together, a problem larger than a grid),
+ * CARAT_OUT_OF_HOST_MEMORY, CARAT_OUT_OF_DEVICE_MEMORY, CARAT_WORKSPACE_TOO_SMALL.
+ */
+CARAT_API carat_status carat_gemm(
+    carat_context *context,
+    const carat_gemm_problem *problem,
+    const void *alpha,
+    const void *a,
+    const void *b,
+    const void *beta,
+    const void *c,
+    void *d,
+    const carat_run *run);
+
+/* ---- Plans --------------------------------------------------------------------------------- */
+
+/* How a problem will be computed: the kernels, in order, and the workspace they need. */
+typedef struct carat_plan carat_plan;
+
+/*
+ * Plans a problem and makes ready what running it needs (kernels loaded, pool of the default stream
+ * grown). Stores the plan in *plan, which the caller destroys before the context; NULL on failure.
+ * Errors: as carat_gemm.
+ */
+CARAT_API carat_status carat_plan_create(
+    carat_context *context,
+    const carat_gemm_problem *problem,
+    carat_plan **plan);
+
+/* Frees the plan. Work already on a stream is not disturbed. NULL is allowed. */
+CARAT_API void carat_plan_destroy(carat_plan *plan);
+
+/* The bytes of workspace that running the plan on device memory needs; often 0. */
+CARAT_API size_t carat_plan_workspace(const carat_plan *plan);
+
+/*
+ * One sentence that says how the plan computes and why, for people. It lives as long as the plan.
+ */
+CARAT_API const char *carat_plan_explain(const carat_plan *plan);
+
+/* Runs the plan, as carat_gemm does. */
+CARAT_API carat_status carat_plan_run(
+    carat_plan *plan,
+    const void *alpha,
+    const void *a,
+    const void *b,
+    const void *beta,
+    const void *c,
+    void *d,
+    const carat_run *run);
+
+/* ---- GEMM in the manner of CBLAS ----------------------------------------------------------- */
+
+/*
+ * C = alpha * op(A) * op(B) + beta * C, one call a type, on the default stream, with scalars by
+ * value. f16 and bf16 matrices are arrays of uint16_t and take f32 scalars; s8 gives s32. Errors:
+ * as carat_gemm.
+ */
+CARAT_API carat_status carat_gemm_f32(
+    carat_context *context, carat_order order, carat_op op_a, carat_op op_b,
+    int64_t m, int64_t n, int64_t k,
+    float alpha, const float *a, int64_t lda, const float *b, int64_t ldb,
+    float beta, float *c, int64_t ldc);
+
+CARAT_API carat_status carat_gemm_f64(
+    carat_context *context, carat_order order, carat_op op_a, carat_op op_b,
+    int64_t m, int64_t n, int64_t k,
+    double alpha, const double *a, int64_t lda, const double *b, int64_t ldb,
+    double beta, double *c, int64_t ldc);
+
+CARAT_API carat_status carat_gemm_f16(
+    carat_context *context, carat_order order, carat_op op_a, carat_op op_b,
+    int64_t m, int64_t n, int64_t k,
+    float alpha, const uint16_t *a, int64_t lda, const uint16_t *b, int64_t ldb,
+    float beta, uint16_t *c, int64_t ldc);
+
+CARAT_API carat_status carat_gemm_bf16(
+    carat_context *context, carat_order order, carat_op op_a, carat_op op_b,
+    int64_t m, int64_t n, int64_t k,
+    float alpha, const uint16_t *a, int64_t lda, const uint16_t *b, int64_t ldb,
+    float beta, uint16_t *c, int64_t ldc);
+
+CARAT_API carat_status carat_gemm_s32(
+    carat_context *context, carat_order order, carat_op op_a, carat_op op_b,
+    int64_t m, int64_t n, int64_t k,
+    int32_t alpha, const int32_t *a, int64_t lda, const int32_t *b, int64_t ldb,
+    int32_t beta, int32_t *c, int64_t ldc);
+
+CARAT_API carat_status carat_gemm_s8(
+    carat_context *context, carat_order order, carat_op op_a, carat_op op_b,
+    int64_t m, int64_t n, int64_t k,
+    int32_t alpha, const int8_t *a, int64_t lda, const int8_t *b, int64_t ldb,
+    int32_t beta, int32_t *c, int64_t ldc);
+
+/* ---- Around the product -------------------------------------------------------------------- */
+
+/*
+ * B = scale * A + shift, element by element, for an m x n matrix of f32, f64, f16 or bf16. The
+ * arithmetic is one fused multiply-add in carat_scalar_type(type), rounded once; scale and shift
+ * point to one such scalar each, in host or device memory. b == a with ldb == lda is allowed.
+ * Errors: CARAT_UNSUPPORTED (another type), CARAT_OUT_OF_HOST_MEMORY, CARAT_OUT_OF_DEVICE_MEMORY.
+ */
+CARAT_API carat_status carat_scale_add(
+    carat_context *context,
+    carat_order order,
+    carat_type type,
+    int64_t m,
+    int64_t n,
+    const void *scale,
+    const void *a,
+    int64_t lda,
+    const void *shift,
+    void *b,
+    int64_t ldb,
+    const carat_run *run);
+
+/*
+ * B = transpose of A, out of place, any type: A is m x n and B is n x m in the same order. A and B
+ * must not overlap. Errors: CARAT_OUT_OF_HOST_MEMORY, CARAT_OUT_OF_DEVICE_MEMORY.
+ */
+CARAT_API carat_status carat_transpose(
+    carat_context *context,
+    carat_order order,
+    carat_type type,
+    int64_t m,
+    int64_t n,
+    const void *a,
+    int64_t lda,
+    void *b,
+    int64_t ldb,
+    const carat_run *run);
+
+/* ---- Memory and streams, for programs that do not bring their own -------------------------- */
+
+typedef enum carat_memory {
+    CARAT_MEMORY_DEVICE = 0, /* the device's own memory (of the CPU device: host memory) */
+    CARAT_MEMORY_PINNED = 1  /* host memory that the device copies at the link's full rate */
+} carat_memory;
+
+/*
+ * Allocates bytes (256-byte aligned; 0 gives NULL) and stores the address in *pointer; the caller
+ * releases it before the context is destroyed. Errors: CARAT_OUT_OF_HOST_MEMORY,
+ * CARAT_OUT_OF_DEVICE_MEMORY.
+ */
+CARAT_API carat_status carat_allocate(
+    carat_context *context,
+    carat_memory memory,
+    size_t bytes,
+    void **pointer);
+
+/* Releases what carat_allocate of the same context gave. NULL is allowed. */
+CARAT_API carat_status carat_release(carat_context *context, void *pointer);
+
+/*
+ * Copies bytes between any two places, in the order of the stream. Complete on return, unless both
+ * ends are pinned or device memory. The two must not overlap.
+ */
+CARAT_API carat_status carat_copy(
+    carat_context *context,
+    void *to,
+    const void *from,
+    size_t bytes,
+    void *stream);
+
+/*
+ * Makes a stream that does not wait for the default stream. The caller destroys it. On the CPU
+ * device *stream is NULL.
+ */
+CARAT_API carat_status carat_stream_create(carat_context *context, void **stream);
+
+/* Destroys a stream that carat_stream_create made, once its work is done. NULL is allowed. */
+CARAT_API carat_status carat_stream_destroy(carat_context *context, void *stream);
+
+/* Waits until all work on the stream is done, and returns what became of it. */
+CARAT_API carat_status carat_synchronize(carat_context *context, void *stream);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

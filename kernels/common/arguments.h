@@ -1,0 +1,113 @@
+/*
+ * What the host hands to kernels: one plain structure a launch, the same bytes on both sides. It is
+ * C for the host compiler and for nvcc alike.
+ *
+ * Everything here is in the canonical form: column-major, one problem or a strided batch,
+ *
+ *     D (m x n) = alpha * op(A) (m x k) * op(B) (k x n) + beta * C (m x n)
+ *
+ * with leading dimensions and strides in elements.
+ */
+#ifndef CARAT_KERNELS_ARGUMENTS_H
+#define CARAT_KERNELS_ARGUMENTS_H
+
+#include <stdint.h>
+
+/* A scalar: where device is not NULL it is read there when the kernel runs, else it is value. */
+typedef struct scalar_argument {
+    const void *device;
+    union {
+        float f32;
+        double f64;
+        int32_t s32;
+    } value;
+} scalar_argument;
+
+/*
+ * Blocks stand in one line, blockIdx.x = tile + tiles * (part + parts * problem): tiles_m * tiles_n
+ * tiles of D, then the parts of K (1 unless K is split), then the problems of the batch.
+ *
+ * With parts > 1, part p sums k in [p * k_per_part, (p + 1) * k_per_part) and stores its sums, in
+ * the accumulator's type and without alpha, at partials[((problem * parts + p) * n + j) * m + i].
+ */
+typedef struct gemm_arguments {
+    int64_t m;
+    int64_t n;
+    int64_t k;
+    const void *a;
+    const void *b;
+    const void *c;
+    void *d;
+    int64_t lda;
+    int64_t ldb;
+    int64_t ldc;
+    int64_t ldd;
+    int64_t stride_a;
+    int64_t stride_b;
+    int64_t stride_c;
+    int64_t stride_d;
+    scalar_argument alpha;
+    scalar_argument beta;
+    int32_t trans_a; /* 0: A is stored m x k; 1: k x m */
+    int32_t trans_b; /* 0: B is stored k x n; 1: n x k */
+    int32_t tiles_m;
+    int32_t tiles_n;
+    int32_t parts;
+    int32_t unused;
+    int64_t k_per_part;
+    void *partials;
+} gemm_arguments;
+
+/*
+ * Adds the parts of a split K in a fixed order and applies alpha and beta: D from partials. One
+ * thread an element of D, in one line over m * n * batch.
+ */
+typedef struct reduce_arguments {
+    int64_t m;
+    int64_t n;
+    int64_t batch;
+    const void *partials;
+    const void *c;
+    void *d;
+    int64_t ldc;
+    int64_t ldd;
+    int64_t stride_c;
+    int64_t stride_d;
+    scalar_argument alpha;
+    scalar_argument beta;
+    int32_t parts;
+    int32_t unused;
+} reduce_arguments;
+
+/* B = scale * A + shift over m x n, both column-major. Blocks in one line, column by column. */
+typedef struct scale_add_arguments {
+    int64_t m;
+    int64_t n;
+    const void *a;
+    void *b;
+    int64_t lda;
+    int64_t ldb;
+    scalar_argument scale;
+    scalar_argument shift;
+} scale_add_arguments;
+
+/* B (n x m) = transpose of A (m x n), both column-major. Blocks in one line over the tiles. */
+typedef struct transpose_arguments {
+    int64_t m;
+    int64_t n;
+    const void *a;
+    void *b;
+    int64_t lda;
+    int64_t ldb;
+    int32_t tiles_m;
+    int32_t tiles_n;
+} transpose_arguments;
+
+/* The loops that measure a device's limits: see kernels/ceiling/. */
+typedef struct ceiling_arguments {
+    const void *from;
+    void *to;
+    int64_t count; /* elements to move, or rounds of the instruction loop */
+} ceiling_arguments;
+
+#endif

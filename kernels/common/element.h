@@ -1,0 +1,185 @@
+/*
+ * element.h - the element types that a row of the catalogue selects with ELEMENT.
+ *
+ *     element      an element of A and B as it lies in memory
+ *     accumulator  the type of the sums, of alpha and of beta
+ *     result       an element of C and D as it lies in memory
+ *
+ * widen() and widen_result() go up without loss, narrow() comes down with one rounding.
+ */
+#ifndef CARAT_KERNELS_ELEMENT_H
+#define CARAT_KERNELS_ELEMENT_H
+
+#if !defined(ELEMENT) || ELEMENT == ELEMENT_NONE
+
+/* A kernel that moves bytes of any type has none of these. */
+
+#elif ELEMENT == ELEMENT_F32
+
+typedef float element;
+typedef float accumulator;
+typedef float result;
+static __device__ inline accumulator widen(element x)
+{
+    return x;
+}
+static __device__ inline accumulator widen_result(result x)
+{
+    return x;
+}
+static __device__ inline result narrow(accumulator x)
+{
+    return x;
+}
+static __device__ inline accumulator multiply_add(accumulator x, accumulator y, accumulator z)
+{
+    return fmaf(x, y, z);
+}
+
+#elif ELEMENT == ELEMENT_F64
+
+typedef double element;
+typedef double accumulator;
+typedef double result;
+static __device__ inline accumulator widen(element x)
+{
+    return x;
+}
+static __device__ inline accumulator widen_result(result x)
+{
+    return x;
+}
+static __device__ inline result narrow(accumulator x)
+{
+    return x;
+}
+static __device__ inline accumulator multiply_add(accumulator x, accumulator y, accumulator z)
+{
+    return fma(x, y, z);
+}
+
+#elif ELEMENT == ELEMENT_F16
+
+typedef uint16_t element;
+typedef float accumulator;
+typedef uint16_t result;
+static __device__ inline accumulator widen(element x)
+{
+    return f32_from_f16(x);
+}
+static __device__ inline accumulator widen_result(result x)
+{
+    return f32_from_f16(x);
+}
+static __device__ inline result narrow(accumulator x)
+{
+    return f16_from_f32(x);
+}
+static __device__ inline accumulator multiply_add(accumulator x, accumulator y, accumulator z)
+{
+    return fmaf(x, y, z);
+}
+
+#elif ELEMENT == ELEMENT_BF16
+
+typedef uint16_t element;
+typedef float accumulator;
+typedef uint16_t result;
+static __device__ inline accumulator widen(element x)
+{
+    return f32_from_bf16(x);
+}
+static __device__ inline accumulator widen_result(result x)
+{
+    return f32_from_bf16(x);
+}
+static __device__ inline result narrow(accumulator x)
+{
+    return bf16_from_f32(x);
+}
+static __device__ inline accumulator multiply_add(accumulator x, accumulator y, accumulator z)
+{
+    return fmaf(x, y, z);
+}
+
+#elif ELEMENT == ELEMENT_S32
+
+/* Sums wrap modulo 2^32, which unsigned arithmetic says without undefined behaviour. */
+typedef int32_t element;
+typedef uint32_t accumulator;
+typedef int32_t result;
+static __device__ inline accumulator widen(element x)
+{
+    return (accumulator)x;
+}
+static __device__ inline accumulator widen_result(result x)
+{
+    return (accumulator)x;
+}
+static __device__ inline result narrow(accumulator x)
+{
+    return (result)x;
+}
+static __device__ inline accumulator multiply_add(accumulator x, accumulator y, accumulator z)
+{
+    return x * y + z;
+}
+
+#elif ELEMENT == ELEMENT_S8
+
+typedef int8_t element;
+typedef uint32_t accumulator;
+typedef int32_t result;
+static __device__ inline accumulator widen(element x)
+{
+    return (accumulator)(int32_t)x;
+}
+static __device__ inline accumulator widen_result(result x)
+{
+    return (accumulator)x;
+}
+static __device__ inline result narrow(accumulator x)
+{
+    return (result)x;
+}
+static __device__ inline accumulator multiply_add(accumulator x, accumulator y, accumulator z)
+{
+    return x * y + z;
+}
+
+#else
+#error "ELEMENT is none of the words in words.h"
+#endif
+
+#if defined(ELEMENT) && ELEMENT != ELEMENT_NONE
+
+/* alpha, beta and their kind: from the device where they live there, else the value in the arguments. */
+static __device__ inline accumulator scalar_value(scalar_argument scalar)
+{
+    if (scalar.device) {
+        return *(const accumulator *)scalar.device;
+    }
+#if ELEMENT == ELEMENT_F64
+    return scalar.value.f64;
+#elif ELEMENT == ELEMENT_S32 || ELEMENT == ELEMENT_S8
+    return (accumulator)scalar.value.s32;
+#else
+    return scalar.value.f32;
+#endif
+}
+
+/*
+ * One element of D from its finished sum. C is not read when beta is 0, and D is written once. With
+ * alpha 0 the caller has summed nothing, and sum is 0.
+ */
+static __device__ inline result finish(accumulator sum, accumulator alpha, accumulator beta, const result *c)
+{
+    if (beta == 0) {
+        return narrow(alpha * sum);
+    }
+    return narrow(multiply_add(alpha, sum, beta * widen_result(*c)));
+}
+
+#endif
+
+#endif

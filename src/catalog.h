@@ -1,0 +1,54 @@
+/*
+ * catalog.h - the list of kernels, read from kernels/catalog.txt by the build.
+ *
+ * A row says what a kernel can do, its tile shape, and where its compiled image lies in the library.
+ */
+#ifndef CARAT_CATALOG_H
+#define CARAT_CATALOG_H
+
+#include <stddef.h>
+
+#include "../kernels/common/words.h"
+
+/* One row. A key that the row does not set is 0. */
+struct kernel {
+    const char *name;   /* also the symbol in the image */
+    const char *source; /* under kernels/ */
+    int arch;           /* least compute capability, major * 10 + minor */
+    int arch_specific;  /* 1 for 90a: this architecture and no later one */
+    int operation;      /* OPERATION_... */
+    int element;        /* ELEMENT_... of A and B */
+    int element_bytes;  /* transpose: the size of an element */
+    int layout;         /* LAYOUT_... */
+    int alignment;      /* bytes: A and B (bases, columns, strides) must be multiples; 0 or the element's size: any */
+    int tile_m;
+    int tile_n;
+    int tile_k;
+    int stages;
+    int threads_x;
+    int threads_y; /* 0 in the table means 1 */
+    int shared_bytes; /* dynamic shared memory */
+    int rung;         /* of the ladder, 1 and up */
+    int b_transposed; /* ladder rung 3: B's tile is stored transposed */
+    /* Constants that only the kernel itself reads; kept so that a row's numbers can be shown. */
+    int warp_m;
+    int warp_n;
+    int thread_m;
+    int thread_n;
+    int vector;
+    int min_blocks; /* blocks that fit a multiprocessor at once, as the kernel was built to */
+    int rate;       /* percent of its unit's ceiling that large problems reach, for the cost model */
+    const unsigned char *image; /* a CUDA fat binary; NULL in a build without nvcc */
+    const unsigned char *image_end;
+};
+
+extern const struct kernel carat_catalog[];
+extern const int carat_catalog_count;
+
+/* The row of that name, or NULL. */
+const struct kernel *catalog_find(const char *name);
+
+/* Threads in a block of the kernel. */
+int kernel_threads(const struct kernel *kernel);
+
+#endif

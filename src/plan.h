@@ -1,0 +1,45 @@
+/*
+ * plan.h - how a problem is computed: an ordered list of steps and the workspace they need.
+ */
+#ifndef CARAT_PLAN_H
+#define CARAT_PLAN_H
+
+#include "catalog.h"
+#include "problem.h"
+
+enum step_kind {
+    STEP_BLAS,     /* the CPU device's multiplication, whole */
+    STEP_MULTIPLY, /* a product kernel */
+    STEP_REDUCE    /* adds the parts of a split K */
+};
+
+struct step {
+    enum step_kind kind;
+    const struct kernel *kernel; /* when A and B bases are aligned as it wants */
+    const struct kernel *unaligned; /* when they are not; may be the same */
+};
+
+struct plan {
+    struct problem problem;
+    struct step steps[4];
+    int step_count;
+    int parts;          /* of K */
+    int64_t k_per_part; /* a multiple of the kernels' TILE_K */
+    size_t workspace_bytes;
+    char explanation[400];
+};
+
+/* What a planner must know of a device. */
+struct device_traits {
+    carat_device_kind kind;
+    int compute_capability; /* major * 10 + minor */
+    int multiprocessors;
+};
+
+/* Chooses the steps (choose.c). Fails only with CARAT_UNSUPPORTED. */
+carat_status plan_choose(
+    const struct device_traits *traits,
+    const struct problem *problem,
+    struct plan *plan);
+
+#endif

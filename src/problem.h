@@ -1,0 +1,81 @@
+/*
+ * problem.h - a checked problem in the one canonical form, and the operands of one call.
+ *
+ * Canonical: column-major, leading dimensions filled in. A row-major problem arrives here as the
+ * column-major problem of its transposes: A and B, m and n have changed places.
+ */
+#ifndef CARAT_PROBLEM_H
+#define CARAT_PROBLEM_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "carat/carat.h"
+
+struct problem {
+    carat_type type_ab;
+    carat_type type_cd;
+    bool trans_a; /* A is stored k x m */
+    bool trans_b; /* B is stored n x k */
+    bool swapped; /* A here is the caller's B: for messages */
+    int64_t m;
+    int64_t n;
+    int64_t k;
+    int64_t lda;
+    int64_t ldb;
+    int64_t ldc;
+    int64_t ldd;
+    int64_t batch;
+    int64_t stride_a;
+    int64_t stride_b;
+    int64_t stride_c;
+    int64_t stride_d;
+    carat_accuracy accuracy;
+};
+
+/* The pointers of one call, in the problem's order (swapped where the problem is). */
+struct operands {
+    const void *alpha;
+    const void *a;
+    const void *b;
+    const void *beta;
+    const void *c;
+    void *d;
+};
+
+/* A stored matrix as a plain rectangle: rows elements that are contiguous, columns of them, ld apart. */
+struct extent {
+    int64_t rows;
+    int64_t columns;
+    int64_t ld;
+    int64_t batch;
+    int64_t stride;
+    size_t element_bytes;
+};
+
+/* Checks a problem as the caller described it and brings it into canonical form. */
+carat_status problem_check(const carat_gemm_problem *described, struct problem *problem);
+
+/* Checks the pointers that can be checked without a device (NULLs), and puts them in canonical order. */
+carat_status problem_operands(
+    const struct problem *problem,
+    const void *alpha,
+    const void *a,
+    const void *b,
+    const void *beta,
+    const void *c,
+    void *d,
+    struct operands *operands);
+
+/* Whether D is empty: nothing to compute and nothing to write. */
+bool problem_is_empty(const struct problem *problem);
+
+struct extent problem_extent_a(const struct problem *problem);
+struct extent problem_extent_b(const struct problem *problem);
+struct extent problem_extent_c(const struct problem *problem);
+struct extent problem_extent_d(const struct problem *problem);
+
+/* Bytes from the first element to past the last one; 0 when empty. */
+size_t extent_bytes(const struct extent *extent);
+
+#endif
