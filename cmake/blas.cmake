@@ -1,16 +1,18 @@
-# The BLAS of the CPU device: the target carat_blas, and the definition CARAT_BLAS_NAME.
+# The BLAS of the CPU device: the target carat_blas, and carat_blas_names, what an outside program that
+# links the static library links besides.
 find_package(Threads REQUIRED)
 add_library(carat_blas INTERFACE)
 if(CARAT_CBLAS)
     target_link_libraries(carat_blas INTERFACE ${CARAT_CBLAS} Threads::Threads m)
     find_path(CARAT_CBLAS_INCLUDE cblas.h PATH_SUFFIXES openblas x86_64-linux-gnu openblas-pthread)
-    set(carat_blas_pc "-lcblas")
+    set(carat_blas_names ${CARAT_CBLAS})
 else()
     find_package(PkgConfig REQUIRED)
     pkg_check_modules(OPENBLAS REQUIRED openblas)
     find_library(CARAT_OPENBLAS_SHARED openblas HINTS ${OPENBLAS_LIBRARY_DIRS} REQUIRED)
     find_path(CARAT_CBLAS_INCLUDE cblas.h HINTS ${OPENBLAS_INCLUDE_DIRS} REQUIRED)
     target_link_libraries(carat_blas INTERFACE ${CARAT_OPENBLAS_SHARED} Threads::Threads m)
+    set(carat_blas_names openblas)
 endif()
 if(CARAT_CBLAS_INCLUDE)
     target_include_directories(carat_blas INTERFACE ${CARAT_CBLAS_INCLUDE})
