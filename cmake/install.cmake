@@ -12,8 +12,8 @@ install(TARGETS carat_shared carat_static EXPORT carat_targets
 set_target_properties(carat_shared PROPERTIES EXPORT_NAME carat)
 add_library(carat::carat ALIAS carat_shared) # the same names in a tree that takes Carat in by add_subdirectory
 add_library(carat::carat_static ALIAS carat_static)
-if(TARGET carat_program)
-    install(TARGETS carat_program RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+if(CARAT_CLI)
+    install(TARGETS carat RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()
 if(EXISTS ${PROJECT_SOURCE_DIR}/docs/carat.1)
     install(FILES docs/carat.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
