@@ -36,7 +36,9 @@ struct kernel {
     int thread_m;
     int thread_n;
     int vector;
+    int band;       /* tiles of m high in which a transpose walks its tiles; 0: all */
     int min_blocks; /* blocks that fit a multiprocessor at once, as the kernel was built to */
+    int ops_per_round; /* ceilings: what a round is worth, see ceiling_arguments */
     int rate;       /* percent of its unit's ceiling that large problems reach, for the cost model */
     const unsigned char *image; /* a CUDA fat binary; NULL in a build without nvcc */
     const unsigned char *image_end;

@@ -60,7 +60,7 @@ typedef struct gemm_arguments {
 
 /*
  * Adds the parts of a split K in a fixed order and applies alpha and beta: D from partials. One
- * thread an element of D, in one line over m * n * batch.
+ * thread an element of D, in one line over m * n * batch: launch ceil(m * n * batch / THREADS_X) blocks.
  */
 typedef struct reduce_arguments {
     int64_t m;
@@ -79,7 +79,13 @@ typedef struct reduce_arguments {
     int32_t unused;
 } reduce_arguments;
 
-/* B = scale * A + shift over m x n, both column-major. Blocks in one line, column by column. */
+/*
+ * B = scale * A + shift over m x n, both column-major; b == a with ldb == lda is allowed.
+ *
+ * Launch with ceil(m * n / TILE_M) blocks of the row, at most as many as a grid can have. That is for
+ * speed only: the blocks stride over the tiles, so any number of them from 1 up gives the right
+ * answer, and the kernel itself sees where the matrices are one long column.
+ */
 typedef struct scale_add_arguments {
     int64_t m;
     int64_t n;
@@ -91,7 +97,11 @@ typedef struct scale_add_arguments {
     scalar_argument shift;
 } scale_add_arguments;
 
-/* B (n x m) = transpose of A (m x n), both column-major. Blocks in one line over the tiles. */
+/*
+ * B (n x m) = transpose of A (m x n), both column-major: B(j, i) = A(i, j). Any alignment.
+ *
+ * Launch with tiles_m * tiles_n blocks: tiles_m = ceil(m / TILE_M), tiles_n = ceil(n / TILE_N).
+ */
 typedef struct transpose_arguments {
     int64_t m;
     int64_t n;
@@ -103,11 +113,27 @@ typedef struct transpose_arguments {
     int32_t tiles_n;
 } transpose_arguments;
 
-/* The loops that measure a device's limits: see kernels/ceiling/. */
+/*
+ * The loops that measure a device's limits (kernels/ceiling/). A row's OPS_PER_ROUND says what one
+ * round is worth. Two kinds of row, told apart by ELEMENT_BYTES:
+ *
+ * ELEMENT_BYTES 0: an instruction loop. count is the rounds each thread makes; launch MIN_BLOCKS
+ *     blocks a multiprocessor, and
+ *         operations = blocks * threads of a block * count * OPS_PER_ROUND
+ *     (a multiply-add is two operations). from is not read; to takes 8 bytes a thread.
+ *
+ * ELEMENT_BYTES 16: memory traffic. count is the elements of 16 bytes to move, and
+ *         bytes moved = count * OPS_PER_ROUND   (32 for a copy: read and written; 16 for a read)
+ *     With TILE_M set launch ceil(count / TILE_M) blocks, else MIN_BLOCKS blocks a multiprocessor (any
+ *     number from 1 up is right). from and to are 16-byte aligned; to takes count elements of a copy,
+ *     and 4 bytes a thread of a read: the exclusive or of the words that the thread has read.
+ *
+ * Move far more bytes than the L2 cache holds, and run once before timing.
+ */
 typedef struct ceiling_arguments {
     const void *from;
     void *to;
-    int64_t count; /* elements to move, or rounds of the instruction loop */
+    int64_t count;
 } ceiling_arguments;
 
 #endif
