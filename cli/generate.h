@@ -1,4 +1,4 @@
-/* generate.h - input matrices from a seed: random, never zeros, the same on every machine. */
+/* generate.h - input matrices from a seed: random, and the same however many threads fill them. */
 #ifndef CARAT_CLI_GENERATE_H
 #define CARAT_CLI_GENERATE_H
 
@@ -7,17 +7,11 @@
 #include "carat/carat.h"
 
 enum family {
-    FAMILY_NORMAL, /* the normal distribution, mean 0 and variance 1; integers: rounded, times 32 */
-    FAMILY_UNIFORM /* even over [-1, 1); integers: over -128 to 127 */
+    FAMILY_NORMAL, /* the normal distribution, mean 0 and variance 1; s8: times 32, s32: times 65536, rounded */
+    FAMILY_UNIFORM /* even over [-1, 1); integers: over all that the type holds */
 };
 
 /* Fills count elements of the type. The same type, family, seed and count give the same elements. */
 void generate(carat_type type, enum family family, uint64_t seed, int64_t count, void *elements);
-
-/* An element as a double, without loss. */
-double element_value(carat_type type, const void *elements, int64_t at);
-
-/* value rounded to nearest even, as an element. Integers: the nearest that the type holds. */
-void element_store(carat_type type, void *elements, int64_t at, double value);
 
 #endif
