@@ -1,0 +1,210 @@
+/* carat.c - the public calls that compute: check, look up or make the plan, run it. */
+#include "carat/carat.h"
+
+#include <string.h>
+
+#include "context.h"
+#include "elementwise.h"
+#include "status.h"
+
+static const carat_run default_run;
+
+/* The caller's run, or the default one, checked as far as that needs no device. */
+static carat_status run_check(const carat_run **run)
+{
+    if (!*run) {
+        *run = &default_run;
+    }
+    if ((uintptr_t)(*run)->workspace % 256 != 0) {
+        return fail(CARAT_INVALID_ARGUMENT, "run->workspace is %p, which is not 256-byte aligned",
+                    (*run)->workspace);
+    }
+    return CARAT_OK;
+}
+
+/* Runs a plan that the caller holds on operands in the caller's own order. */
+static carat_status run_plan(const carat_plan *plan, const struct operands *given, const carat_run *run)
+{
+    const struct problem *problem = &plan->plan.problem;
+    struct operands operands;
+    CARAT_TRY(run_check(&run));
+    CARAT_TRY(problem_operands(problem, given->alpha, given->a, given->b, given->beta, given->c, given->d,
+                               &operands));
+    if (problem_is_empty(problem)) {
+        return CARAT_OK;
+    }
+    struct device *device = plan->context->device;
+    return device->functions->gemm(device, &plan->plan, &operands, run);
+}
+
+carat_status carat_gemm(carat_context *context, const carat_gemm_problem *problem, const void *alpha,
+                        const void *a, const void *b, const void *beta, const void *c, void *d,
+                        const carat_run *run)
+{
+    if (!context) {
+        return fail(CARAT_INVALID_ARGUMENT, "context is NULL");
+    }
+    struct problem checked;
+    CARAT_TRY(problem_check(problem, &checked));
+    carat_plan *plan;
+    CARAT_TRY(plan_acquire(context, &checked, &plan));
+    carat_status status = run_plan(plan, &(struct operands){alpha, a, b, beta, c, d}, run);
+    plan_release(plan);
+    return status;
+}
+
+/* ---- Plans ---- */
+
+carat_status carat_plan_create(carat_context *context, const carat_gemm_problem *problem, carat_plan **plan)
+{
+    if (!plan) {
+        return fail(CARAT_INVALID_ARGUMENT, "plan is NULL");
+    }
+    *plan = NULL;
+    if (!context) {
+        return fail(CARAT_INVALID_ARGUMENT, "context is NULL");
+    }
+    struct problem checked;
+    CARAT_TRY(problem_check(problem, &checked));
+    carat_plan *acquired;
+    CARAT_TRY(plan_acquire(context, &checked, &acquired));
+    if (!problem_is_empty(&checked)) {
+        carat_status status = context->device->functions->prepare(context->device, &acquired->plan);
+        if (status != CARAT_OK) {
+            plan_release(acquired);
+            return status;
+        }
+    }
+    *plan = acquired;
+    return CARAT_OK;
+}
+
+void carat_plan_destroy(carat_plan *plan) { plan_release(plan); }
+
+size_t carat_plan_workspace(const carat_plan *plan) { return plan ? plan->plan.workspace_bytes : 0; }
+
+const char *carat_plan_explain(const carat_plan *plan) { return plan ? plan->plan.explanation : ""; }
+
+carat_status carat_plan_run(carat_plan *plan, const void *alpha, const void *a, const void *b, const void *beta,
+                            const void *c, void *d, const carat_run *run)
+{
+    if (!plan) {
+        return fail(CARAT_INVALID_ARGUMENT, "plan is NULL");
+    }
+    return run_plan(plan, &(struct operands){alpha, a, b, beta, c, d}, run);
+}
+
+/* ---- GEMM in the manner of CBLAS ---- */
+
+/* What the six calls have in common: all but the types of the scalars. */
+struct classic {
+    carat_order order;
+    carat_op op_a;
+    carat_op op_b;
+    int64_t m;
+    int64_t n;
+    int64_t k;
+    const void *a;
+    int64_t lda;
+    const void *b;
+    int64_t ldb;
+    void *c;
+    int64_t ldc;
+};
+
+static carat_status classic_gemm(carat_context *context, carat_type type, const struct classic *call,
+                                 const void *alpha, const void *beta)
+{
+    carat_gemm_problem problem = carat_gemm_describe(type, call->m, call->n, call->k);
+    problem.order = call->order;
+    problem.op_a = call->op_a;
+    problem.op_b = call->op_b;
+    problem.lda = call->lda;
+    problem.ldb = call->ldb;
+    problem.ldc = call->ldc;
+    problem.ldd = call->ldc;
+    return carat_gemm(context, &problem, alpha, call->a, call->b, beta, call->c, call->c, NULL);
+}
+
+carat_status carat_gemm_f32(carat_context *context, carat_order order, carat_op op_a, carat_op op_b, int64_t m,
+                            int64_t n, int64_t k, float alpha, const float *a, int64_t lda, const float *b,
+                            int64_t ldb, float beta, float *c, int64_t ldc)
+{
+    struct classic call = {order, op_a, op_b, m, n, k, a, lda, b, ldb, c, ldc};
+    return classic_gemm(context, CARAT_F32, &call, &alpha, &beta);
+}
+
+carat_status carat_gemm_f64(carat_context *context, carat_order order, carat_op op_a, carat_op op_b, int64_t m,
+                            int64_t n, int64_t k, double alpha, const double *a, int64_t lda, const double *b,
+                            int64_t ldb, double beta, double *c, int64_t ldc)
+{
+    struct classic call = {order, op_a, op_b, m, n, k, a, lda, b, ldb, c, ldc};
+    return classic_gemm(context, CARAT_F64, &call, &alpha, &beta);
+}
+
+carat_status carat_gemm_f16(carat_context *context, carat_order order, carat_op op_a, carat_op op_b, int64_t m,
+                            int64_t n, int64_t k, float alpha, const uint16_t *a, int64_t lda, const uint16_t *b,
+                            int64_t ldb, float beta, uint16_t *c, int64_t ldc)
+{
+    struct classic call = {order, op_a, op_b, m, n, k, a, lda, b, ldb, c, ldc};
+    return classic_gemm(context, CARAT_F16, &call, &alpha, &beta);
+}
+
+carat_status carat_gemm_bf16(carat_context *context, carat_order order, carat_op op_a, carat_op op_b, int64_t m,
+                             int64_t n, int64_t k, float alpha, const uint16_t *a, int64_t lda,
+                             const uint16_t *b, int64_t ldb, float beta, uint16_t *c, int64_t ldc)
+{
+    struct classic call = {order, op_a, op_b, m, n, k, a, lda, b, ldb, c, ldc};
+    return classic_gemm(context, CARAT_BF16, &call, &alpha, &beta);
+}
+
+carat_status carat_gemm_s32(carat_context *context, carat_order order, carat_op op_a, carat_op op_b, int64_t m,
+                            int64_t n, int64_t k, int32_t alpha, const int32_t *a, int64_t lda, const int32_t *b,
+                            int64_t ldb, int32_t beta, int32_t *c, int64_t ldc)
+{
+    struct classic call = {order, op_a, op_b, m, n, k, a, lda, b, ldb, c, ldc};
+    return classic_gemm(context, CARAT_S32, &call, &alpha, &beta);
+}
+
+carat_status carat_gemm_s8(carat_context *context, carat_order order, carat_op op_a, carat_op op_b, int64_t m,
+                           int64_t n, int64_t k, int32_t alpha, const int8_t *a, int64_t lda, const int8_t *b,
+                           int64_t ldb, int32_t beta, int32_t *c, int64_t ldc)
+{
+    struct classic call = {order, op_a, op_b, m, n, k, a, lda, b, ldb, c, ldc};
+    return classic_gemm(context, CARAT_S8, &call, &alpha, &beta);
+}
+
+/* ---- Around the product ---- */
+
+carat_status carat_scale_add(carat_context *context, carat_order order, carat_type type, int64_t m, int64_t n,
+                             const void *scale, const void *a, int64_t lda, const void *shift, void *b,
+                             int64_t ldb, const carat_run *run)
+{
+    if (!context) {
+        return fail(CARAT_INVALID_ARGUMENT, "context is NULL");
+    }
+    struct elementwise_call call = {order, type, m, n, scale, shift, a, lda, b, ldb};
+    struct elementwise work;
+    CARAT_TRY(scale_add_check(&call, &work));
+    CARAT_TRY(run_check(&run));
+    if (m == 0 || n == 0) {
+        return CARAT_OK;
+    }
+    return context->device->functions->scale_add(context->device, &work, run);
+}
+
+carat_status carat_transpose(carat_context *context, carat_order order, carat_type type, int64_t m, int64_t n,
+                             const void *a, int64_t lda, void *b, int64_t ldb, const carat_run *run)
+{
+    if (!context) {
+        return fail(CARAT_INVALID_ARGUMENT, "context is NULL");
+    }
+    struct elementwise_call call = {order, type, m, n, NULL, NULL, a, lda, b, ldb};
+    struct elementwise work;
+    CARAT_TRY(transpose_check(&call, &work));
+    CARAT_TRY(run_check(&run));
+    if (m == 0 || n == 0) {
+        return CARAT_OK;
+    }
+    return context->device->functions->transpose(context->device, &work, run);
+}

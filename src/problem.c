@@ -1,0 +1,401 @@
+/* problem.c - checking what a caller asks for, once, and bringing it into canonical form. */
+#include "problem.h"
+
+#include <inttypes.h>
+
+#include "status.h"
+
+carat_gemm_problem carat_gemm_describe(carat_type type, int64_t m, int64_t n, int64_t k)
+{
+    return (carat_gemm_problem){
+        .struct_size = sizeof(carat_gemm_problem),
+        .order = CARAT_COLUMN_MAJOR,
+        .op_a = CARAT_NO_TRANSPOSE,
+        .op_b = CARAT_NO_TRANSPOSE,
+        .type_ab = type,
+        .type_cd = type == CARAT_S8 ? CARAT_S32 : type,
+        .m = m,
+        .n = n,
+        .k = k,
+        .batch = 1,
+        .accuracy = CARAT_ACCURACY_DEFAULT,
+    };
+}
+
+/* ---- Matrices ---- */
+
+/* Elements from the first of a batch of matrices to past the last; false where int64_t cannot say it. */
+static bool span_elements(int64_t rows, int64_t columns, int64_t ld, int64_t batch, int64_t stride, int64_t *span)
+{
+    *span = 0;
+    if (rows == 0 || columns == 0 || batch == 0) {
+        return true;
+    }
+    int64_t to_last_column;
+    int64_t to_last_problem;
+    return !__builtin_mul_overflow(columns - 1, ld, &to_last_column) &&
+           !__builtin_mul_overflow(batch - 1, stride, &to_last_problem) &&
+           !__builtin_add_overflow(to_last_column, to_last_problem, span) &&
+           !__builtin_add_overflow(*span, rows, span);
+}
+
+carat_status matrix_check(const char *name, const char *ld_name, carat_order order, int64_t rows, int64_t columns,
+                          int64_t *ld, int64_t batch, int64_t stride, size_t element_bytes)
+{
+    bool row_major = order == CARAT_ROW_MAJOR;
+    int64_t contiguous = row_major ? columns : rows;
+    int64_t across = row_major ? rows : columns;
+    int64_t least = contiguous > 1 ? contiguous : 1;
+    if (*ld == 0) {
+        *ld = least;
+    }
+    if (*ld < least) {
+        return fail(CARAT_INVALID_ARGUMENT, "%s is %" PRId64 ", but %s has %" PRId64 " %s", ld_name, *ld, name,
+                    contiguous, row_major ? "columns stored row by row" : "rows stored column by column");
+    }
+    int64_t span;
+    int64_t bytes;
+    if (!span_elements(contiguous, across, *ld, batch, stride, &span) ||
+        __builtin_mul_overflow(span, (int64_t)element_bytes, &bytes)) {
+        return fail(CARAT_INVALID_ARGUMENT,
+                    "%s is too large for 63 bits of bytes: %" PRId64 " x %" PRId64 ", %s %" PRId64
+                    ", batch %" PRId64 ", stride %" PRId64,
+                    name, rows, columns, ld_name, *ld, batch, stride);
+    }
+    return CARAT_OK;
+}
+
+size_t extent_bytes(const struct extent *extent)
+{
+    int64_t span;
+    span_elements(extent->rows, extent->columns, extent->ld, extent->batch, extent->stride, &span);
+    return (size_t)span * extent->element_bytes;
+}
+
+/* One matrix of a batch, in bytes. */
+struct rectangle {
+    int64_t begin; /* from the first matrix of the batch X on */
+    int64_t length; /* of a column */
+    int64_t columns;
+    int64_t pitch;
+};
+
+static int64_t end_of(const struct rectangle *x) { return x->begin + (x->columns - 1) * x->pitch + x->length; }
+
+static int64_t floor_divide(int64_t x, int64_t y) { return x / y - (x % y < 0); }
+
+/* Whether the bytes [begin, begin + length) meet a column of the rectangle. */
+static bool column_meets(int64_t begin, int64_t length, const struct rectangle *x)
+{
+    /* The last column that begins before the end of the bytes is the one that reaches furthest. */
+    int64_t column = floor_divide(begin + length - 1 - x->begin, x->pitch);
+    if (column < 0) {
+        return false;
+    }
+    column = column < x->columns ? column : x->columns - 1;
+    return x->begin + column * x->pitch + x->length > begin;
+}
+
+static bool rectangles_meet(const struct rectangle *x, const struct rectangle *y)
+{
+    if (x->begin >= end_of(y) || y->begin >= end_of(x)) {
+        return false;
+    }
+    if (x->pitch == y->pitch) {
+        /* Columns of equal pitch stand against each other everywhere as they do where both run. */
+        int64_t shift = floor_divide(y->begin - x->begin, x->pitch);
+        int64_t offset = y->begin - x->begin - shift * x->pitch; /* of y's columns in x's pitch */
+        bool same_column = offset < x->length && shift < x->columns && shift > -y->columns;
+        bool next_column = offset + y->length > x->pitch && shift + 1 < x->columns && shift + 1 > -y->columns;
+        return same_column || next_column;
+    }
+    if (x->columns > y->columns) {
+        return rectangles_meet(y, x);
+    }
+    for (int64_t column = 0; column < x->columns; column++) {
+        if (column_meets(x->begin + column * x->pitch, x->length, y)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static struct rectangle rectangle_of(const struct extent *extent, int64_t begin)
+{
+    int64_t bytes = (int64_t)extent->element_bytes;
+    return (struct rectangle){begin, extent->rows * bytes, extent->columns, extent->ld * bytes};
+}
+
+/* The matrices of a batch that differ: a stride of 0 says they are all one. */
+static int64_t distinct(const struct extent *extent) { return extent->stride == 0 ? 1 : extent->batch; }
+
+bool extents_overlap(const void *x, const struct extent *extent_x, const void *y, const struct extent *extent_y)
+{
+    size_t bytes_x = extent_bytes(extent_x);
+    size_t bytes_y = extent_bytes(extent_y);
+    if ((uintptr_t)x >= (uintptr_t)y + bytes_y || (uintptr_t)y >= (uintptr_t)x + bytes_x || bytes_x == 0 ||
+        bytes_y == 0) {
+        return false;
+    }
+    int64_t offset = (int64_t)((uintptr_t)y - (uintptr_t)x);
+    int64_t stride_x = extent_x->stride * (int64_t)extent_x->element_bytes;
+    int64_t stride_y = extent_y->stride * (int64_t)extent_y->element_bytes;
+    int64_t last_y = distinct(extent_y) - 1;
+    for (int64_t i = 0; i < distinct(extent_x); i++) {
+        struct rectangle one = rectangle_of(extent_x, i * stride_x);
+        /* Only the matrices of Y that begin before this one ends and end after it begins. */
+        struct rectangle other = rectangle_of(extent_y, offset);
+        int64_t from = 0;
+        int64_t to = last_y;
+        if (stride_y > 0) {
+            int64_t past = floor_divide(end_of(&one) - 1 - offset, stride_y);
+            int64_t before = floor_divide(one.begin - end_of(&other), stride_y) + 1;
+            to = past < to ? past : to;
+            from = before > from ? before : from;
+        }
+        for (int64_t j = from; j <= to; j++) {
+            other.begin = offset + j * stride_y;
+            if (rectangles_meet(&one, &other)) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+/* The first problem whose D has an element in common with that of problem 0; 0 where there is none. */
+static int64_t overlapping_problem(const struct extent *d)
+{
+    if (d->batch <= 1 || extent_bytes(d) == 0) {
+        return 0;
+    }
+    int64_t own = (d->columns - 1) * d->ld + d->rows;
+    struct rectangle first = rectangle_of(d, 0);
+    for (int64_t i = 1; i < d->batch && d->stride < (own + i - 1) / i; i++) {
+        struct rectangle other = rectangle_of(d, i * d->stride * (int64_t)d->element_bytes);
+        if (rectangles_meet(&first, &other)) {
+            return i;
+        }
+    }
+    return 0;
+}
+
+/* ---- The problem ---- */
+
+static carat_status choice_check(const char *name, int value, int least, int most, const char *type)
+{
+    if (value < least || value > most) {
+        return fail(CARAT_INVALID_ARGUMENT, "problem->%s is %d, which is no %s", name, value, type);
+    }
+    return CARAT_OK;
+}
+
+static carat_status count_check(const char *name, int64_t value)
+{
+    if (value < 0) {
+        return fail(CARAT_INVALID_ARGUMENT, "problem->%s is %" PRId64 ", but must be at least 0", name, value);
+    }
+    return CARAT_OK;
+}
+
+static carat_status words_check(const carat_gemm_problem *p)
+{
+    if (p->struct_size != sizeof(*p)) {
+        return fail(CARAT_INVALID_ARGUMENT,
+                    "problem->struct_size is %zu, but must be %zu: start from carat_gemm_describe()",
+                    p->struct_size, sizeof(*p));
+    }
+    CARAT_TRY(choice_check("order", (int)p->order, CARAT_COLUMN_MAJOR, CARAT_ROW_MAJOR, "carat_order"));
+    CARAT_TRY(choice_check("op_a", (int)p->op_a, CARAT_NO_TRANSPOSE, CARAT_TRANSPOSE, "carat_op"));
+    CARAT_TRY(choice_check("op_b", (int)p->op_b, CARAT_NO_TRANSPOSE, CARAT_TRANSPOSE, "carat_op"));
+    CARAT_TRY(choice_check("type_ab", (int)p->type_ab, CARAT_F32, CARAT_S8, "carat_type"));
+    CARAT_TRY(choice_check("type_cd", (int)p->type_cd, CARAT_F32, CARAT_S8, "carat_type"));
+    CARAT_TRY(choice_check("accuracy", (int)p->accuracy, CARAT_ACCURACY_DEFAULT, CARAT_ACCURACY_STRICT,
+                           "carat_accuracy"));
+    carat_type type_cd = p->type_ab == CARAT_S8 ? CARAT_S32 : p->type_ab;
+    if (p->type_cd != type_cd) {
+        return fail(CARAT_UNSUPPORTED, "problem->type_cd is %s, but A and B of %s give C and D of %s",
+                    carat_type_name(p->type_cd), carat_type_name(p->type_ab), carat_type_name(type_cd));
+    }
+    return CARAT_OK;
+}
+
+/* Exchanges the two operands: the column-major problem of the transposes. */
+static void swap_operands(struct problem *p)
+{
+    struct problem old = *p;
+    p->m = old.n;
+    p->n = old.m;
+    p->trans_a = old.trans_b;
+    p->trans_b = old.trans_a;
+    p->lda = old.ldb;
+    p->ldb = old.lda;
+    p->stride_a = old.stride_b;
+    p->stride_b = old.stride_a;
+    p->swapped = true;
+}
+
+carat_status problem_check(const carat_gemm_problem *described, struct problem *problem)
+{
+    const carat_gemm_problem *p = described;
+    if (!p) {
+        return fail(CARAT_INVALID_ARGUMENT, "problem is NULL");
+    }
+    CARAT_TRY(words_check(p));
+    CARAT_TRY(count_check("m", p->m));
+    CARAT_TRY(count_check("n", p->n));
+    CARAT_TRY(count_check("k", p->k));
+    CARAT_TRY(count_check("lda", p->lda));
+    CARAT_TRY(count_check("ldb", p->ldb));
+    CARAT_TRY(count_check("ldc", p->ldc));
+    CARAT_TRY(count_check("ldd", p->ldd));
+    CARAT_TRY(count_check("batch", p->batch));
+    CARAT_TRY(count_check("stride_a", p->stride_a));
+    CARAT_TRY(count_check("stride_b", p->stride_b));
+    CARAT_TRY(count_check("stride_c", p->stride_c));
+    CARAT_TRY(count_check("stride_d", p->stride_d));
+
+    /* The strides of a single problem say nothing, and are 0 in the canonical form. */
+    bool batched = p->batch > 1;
+    *problem = (struct problem){
+        .type_ab = p->type_ab,
+        .type_cd = p->type_cd,
+        .trans_a = p->op_a == CARAT_TRANSPOSE,
+        .trans_b = p->op_b == CARAT_TRANSPOSE,
+        .m = p->m,
+        .n = p->n,
+        .k = p->k,
+        .lda = p->lda,
+        .ldb = p->ldb,
+        .ldc = p->ldc,
+        .ldd = p->ldd,
+        .batch = p->batch,
+        .stride_a = batched ? p->stride_a : 0,
+        .stride_b = batched ? p->stride_b : 0,
+        .stride_c = batched ? p->stride_c : 0,
+        .stride_d = batched ? p->stride_d : 0,
+        .accuracy = p->accuracy,
+    };
+    struct problem *q = problem;
+    size_t bytes_ab = carat_type_size(q->type_ab);
+    size_t bytes_cd = carat_type_size(q->type_cd);
+    CARAT_TRY(matrix_check("A", "lda", p->order, q->trans_a ? q->k : q->m, q->trans_a ? q->m : q->k, &q->lda,
+                           q->batch, q->stride_a, bytes_ab));
+    CARAT_TRY(matrix_check("B", "ldb", p->order, q->trans_b ? q->n : q->k, q->trans_b ? q->k : q->n, &q->ldb,
+                           q->batch, q->stride_b, bytes_ab));
+    CARAT_TRY(matrix_check("C", "ldc", p->order, q->m, q->n, &q->ldc, q->batch, q->stride_c, bytes_cd));
+    CARAT_TRY(matrix_check("D", "ldd", p->order, q->m, q->n, &q->ldd, q->batch, q->stride_d, bytes_cd));
+    if (p->order == CARAT_ROW_MAJOR) {
+        swap_operands(problem);
+    }
+
+    struct extent d = problem_extent_d(problem);
+    int64_t second = overlapping_problem(&d);
+    if (second != 0) {
+        return fail(CARAT_INVALID_ARGUMENT,
+                    "problem->stride_d is %" PRId64 ", but D is %" PRId64 " x %" PRId64 " with ldd %" PRId64
+                    ": the D of problems 0 and %" PRId64 " overlap",
+                    p->stride_d, p->m, p->n, q->ldd, second);
+    }
+    return CARAT_OK;
+}
+
+bool problem_is_empty(const struct problem *problem)
+{
+    return problem->m == 0 || problem->n == 0 || problem->batch == 0;
+}
+
+struct extent problem_extent_a(const struct problem *p)
+{
+    return (struct extent){
+        .rows = p->trans_a ? p->k : p->m,
+        .columns = p->trans_a ? p->m : p->k,
+        .ld = p->lda,
+        .batch = p->batch,
+        .stride = p->stride_a,
+        .element_bytes = carat_type_size(p->type_ab),
+    };
+}
+
+struct extent problem_extent_b(const struct problem *p)
+{
+    return (struct extent){
+        .rows = p->trans_b ? p->n : p->k,
+        .columns = p->trans_b ? p->k : p->n,
+        .ld = p->ldb,
+        .batch = p->batch,
+        .stride = p->stride_b,
+        .element_bytes = carat_type_size(p->type_ab),
+    };
+}
+
+struct extent problem_extent_c(const struct problem *p)
+{
+    return (struct extent){p->m, p->n, p->ldc, p->batch, p->stride_c, carat_type_size(p->type_cd)};
+}
+
+struct extent problem_extent_d(const struct problem *p)
+{
+    return (struct extent){p->m, p->n, p->ldd, p->batch, p->stride_d, carat_type_size(p->type_cd)};
+}
+
+/* ---- The operands ---- */
+
+static carat_status pointer_check(const char *name, const void *pointer, const struct extent *extent)
+{
+    if (!pointer && extent_bytes(extent) != 0) {
+        return fail(CARAT_INVALID_ARGUMENT, "%s is NULL, but has %" PRId64 " x %" PRId64 " elements", name,
+                    extent->rows, extent->columns);
+    }
+    return CARAT_OK;
+}
+
+/* C may be D itself, seen with the same leading dimension and stride, and nothing in between. */
+static carat_status c_against_d(const void *c, const struct extent *extent_c, const void *d,
+                                const struct extent *extent_d)
+{
+    if (c != d) {
+        return extents_overlap(c, extent_c, d, extent_d)
+                   ? fail(CARAT_INVALID_ARGUMENT, "d at %p overlaps c at %p, but is not the same matrix", d, c)
+                   : CARAT_OK;
+    }
+    if (extent_c->ld != extent_d->ld) {
+        return fail(CARAT_INVALID_ARGUMENT, "c and d are one buffer, but ldc is %" PRId64 " and ldd is %" PRId64,
+                    extent_c->ld, extent_d->ld);
+    }
+    if (extent_c->stride != extent_d->stride) {
+        return fail(CARAT_INVALID_ARGUMENT,
+                    "c and d are one buffer, but stride_c is %" PRId64 " and stride_d is %" PRId64,
+                    extent_c->stride, extent_d->stride);
+    }
+    return CARAT_OK;
+}
+
+carat_status problem_operands(const struct problem *problem, const void *alpha, const void *a, const void *b,
+                              const void *beta, const void *c, void *d, struct operands *operands)
+{
+    *operands = (struct operands){alpha, problem->swapped ? b : a, problem->swapped ? a : b, beta, c, d};
+    if (!alpha || !beta) {
+        return fail(CARAT_INVALID_ARGUMENT, "%s is NULL", alpha ? "beta" : "alpha");
+    }
+    if (problem_is_empty(problem)) {
+        return CARAT_OK;
+    }
+    struct extent extent_a = problem_extent_a(problem);
+    struct extent extent_b = problem_extent_b(problem);
+    struct extent extent_c = problem_extent_c(problem);
+    struct extent extent_d = problem_extent_d(problem);
+    const char *name_a = problem->swapped ? "b" : "a";
+    const char *name_b = problem->swapped ? "a" : "b";
+    CARAT_TRY(pointer_check(name_a, operands->a, &extent_a));
+    CARAT_TRY(pointer_check(name_b, operands->b, &extent_b));
+    CARAT_TRY(pointer_check("d", d, &extent_d));
+    if (extents_overlap(operands->a, &extent_a, d, &extent_d)) {
+        return fail(CARAT_INVALID_ARGUMENT, "d at %p overlaps %s at %p", d, name_a, operands->a);
+    }
+    if (extents_overlap(operands->b, &extent_b, d, &extent_d)) {
+        return fail(CARAT_INVALID_ARGUMENT, "d at %p overlaps %s at %p", d, name_b, operands->b);
+    }
+    /* Whether beta is 0, so that C may be missing, only the device can say. */
+    return c ? c_against_d(c, &extent_c, d, &extent_d) : CARAT_OK;
+}

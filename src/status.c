@@ -1,0 +1,108 @@
+/* status.c - the message of the last failure, one for each thread, and the names of things. */
+#include "status.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+static _Thread_local char last_message[512];
+
+carat_status fail(carat_status status, const char *format, ...)
+{
+    /* Formatted aside first: an argument may be the message that this one replaces. */
+    char message[sizeof(last_message)];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(message, sizeof(message), format, arguments);
+    va_end(arguments);
+    memcpy(last_message, message, sizeof(last_message));
+    return status;
+}
+
+const char *carat_last_message(void) { return last_message; }
+
+const char *carat_status_name(carat_status status)
+{
+    switch (status) {
+    case CARAT_OK:
+        return "CARAT_OK";
+    case CARAT_INVALID_ARGUMENT:
+        return "CARAT_INVALID_ARGUMENT";
+    case CARAT_UNSUPPORTED:
+        return "CARAT_UNSUPPORTED";
+    case CARAT_OUT_OF_HOST_MEMORY:
+        return "CARAT_OUT_OF_HOST_MEMORY";
+    case CARAT_OUT_OF_DEVICE_MEMORY:
+        return "CARAT_OUT_OF_DEVICE_MEMORY";
+    case CARAT_WORKSPACE_TOO_SMALL:
+        return "CARAT_WORKSPACE_TOO_SMALL";
+    case CARAT_NO_DRIVER:
+        return "CARAT_NO_DRIVER";
+    case CARAT_DRIVER_TOO_OLD:
+        return "CARAT_DRIVER_TOO_OLD";
+    case CARAT_NO_DEVICE:
+        return "CARAT_NO_DEVICE";
+    case CARAT_DEVICE_LOST:
+        return "CARAT_DEVICE_LOST";
+    case CARAT_DEVICE_ERROR:
+        return "CARAT_DEVICE_ERROR";
+    }
+    return "unknown status";
+}
+
+#define TEXT_OF(x) #x
+#define TEXT(x) TEXT_OF(x)
+
+const char *carat_version(void)
+{
+    return TEXT(CARAT_VERSION_MAJOR) "." TEXT(CARAT_VERSION_MINOR) "." TEXT(CARAT_VERSION_PATCH);
+}
+
+size_t carat_type_size(carat_type type)
+{
+    switch (type) {
+    case CARAT_F64:
+        return 8;
+    case CARAT_F32:
+    case CARAT_S32:
+        return 4;
+    case CARAT_F16:
+    case CARAT_BF16:
+        return 2;
+    case CARAT_S8:
+        return 1;
+    }
+    return 0;
+}
+
+const char *carat_type_name(carat_type type)
+{
+    switch (type) {
+    case CARAT_F32:
+        return "f32";
+    case CARAT_F64:
+        return "f64";
+    case CARAT_F16:
+        return "f16";
+    case CARAT_BF16:
+        return "bf16";
+    case CARAT_S32:
+        return "s32";
+    case CARAT_S8:
+        return "s8";
+    }
+    return "unknown type";
+}
+
+carat_type carat_scalar_type(carat_type type)
+{
+    switch (type) {
+    case CARAT_F64:
+        return CARAT_F64;
+    case CARAT_S32:
+    case CARAT_S8:
+        return CARAT_S32;
+    default:
+        return CARAT_F32;
+    }
+}
