@@ -1,0 +1,127 @@
+/*
+ * samples.cu - small kernels, one a value of SAMPLE, some of them wrong on purpose: test_cpu_run.c shows
+ * that the CPU runner takes the right ones and catches the others.
+ *
+ * A block of 64 threads turns its 64 elements of A around, through shared memory, into B.
+ */
+#include "kernel.h"
+
+#define COUNT 64
+
+#define SAMPLE_RIGHT 0
+#define SAMPLE_NO_BARRIER 1
+#define SAMPLE_BARRIER_OF_SOME 2
+#define SAMPLE_RETURN_OF_SOME 3
+#define SAMPLE_PAST_SHARED 4
+#define SAMPLE_PAST_GLOBAL 5
+#define SAMPLE_COPY_RIGHT 6
+#define SAMPLE_COPY_NO_WAIT 7
+#define SAMPLE_COPY_UNALIGNED 8
+#define SAMPLE_COPY_PAST_GLOBAL 9
+#define SAMPLE_WARP_RIGHT 10
+#define SAMPLE_WARP_NO_BARRIER 11
+#define SAMPLE_SHARED_UNSET 12
+#define SAMPLE_DYNAMIC_RIGHT 13
+#define SAMPLE_DYNAMIC_PAST 14
+#define SAMPLE_COPY_TOO_SOON 15
+#define SAMPLE_MMA_RIGHT 16
+#define SAMPLE_MMA_OF_SOME 17
+
+KERNEL KERNEL_NAME(scale_add_arguments arguments)
+{
+    __shared__ __align__(16) float held[COUNT];
+    int i = (int)threadIdx.x;
+    const float *a = (const float *)arguments.a + blockIdx.x * COUNT;
+    float *b = (float *)arguments.b + blockIdx.x * COUNT;
+    (void)held, (void)a, (void)b; /* not every sample uses all */
+
+#if SAMPLE == SAMPLE_RIGHT || SAMPLE == SAMPLE_NO_BARRIER || SAMPLE == SAMPLE_BARRIER_OF_SOME || SAMPLE == SAMPLE_RETURN_OF_SOME
+    held[i] = a[i];
+#if SAMPLE == SAMPLE_BARRIER_OF_SOME
+    if (i < COUNT / 2) {
+        __syncthreads();
+    } else {
+        __syncthreads();
+    }
+#elif SAMPLE == SAMPLE_RETURN_OF_SOME
+    if (i == 5) {
+        return;
+    }
+    __syncthreads();
+#elif SAMPLE == SAMPLE_RIGHT
+    __syncthreads();
+#endif
+    b[i] = held[COUNT - 1 - i];
+
+#elif SAMPLE == SAMPLE_PAST_SHARED
+    held[i + (int)(arguments.m - COUNT * gridDim.x) + 1] = a[i];
+    __syncthreads();
+    b[i] = held[COUNT - 1 - i];
+
+#elif SAMPLE == SAMPLE_PAST_GLOBAL
+    held[i] = a[i + 1];
+    __syncthreads();
+    b[i] = held[COUNT - 1 - i];
+
+#elif SAMPLE == SAMPLE_COPY_RIGHT || SAMPLE == SAMPLE_COPY_NO_WAIT || SAMPLE == SAMPLE_COPY_UNALIGNED || SAMPLE == SAMPLE_COPY_PAST_GLOBAL
+    if (i < COUNT / 4) {
+        int at = 4 * i + (SAMPLE == SAMPLE_COPY_UNALIGNED);
+        copy_async_16(&held[4 * i], a + (SAMPLE == SAMPLE_COPY_PAST_GLOBAL ? at + 4 : at), 16);
+    }
+    copy_async_commit();
+#if SAMPLE != SAMPLE_COPY_NO_WAIT
+    copy_async_wait(0);
+#endif
+    __syncthreads();
+    b[i] = held[COUNT - 1 - i];
+
+#elif SAMPLE == SAMPLE_COPY_TOO_SOON
+    /* The second copy may land before the others have read what the first one brought. */
+    copy_async_4(&held[i], a + i, 4);
+    copy_async_commit();
+    copy_async_wait(0);
+    __syncthreads();
+    copy_async_4(&held[i], a, 0);
+    copy_async_commit();
+    b[i] = held[COUNT - 1 - i];
+    copy_async_wait(0);
+
+#elif SAMPLE == SAMPLE_WARP_RIGHT || SAMPLE == SAMPLE_WARP_NO_BARRIER
+    /* Each warp turns its own half; the halves change places. */
+    held[i] = a[i];
+#if SAMPLE == SAMPLE_WARP_RIGHT
+    __syncwarp();
+#endif
+    b[COUNT - 1 - i] = held[i % 32 < 31 ? i + 1 : i - 31];
+
+#elif SAMPLE == SAMPLE_SHARED_UNSET
+    b[i] = held[i];
+
+#elif SAMPLE == SAMPLE_DYNAMIC_RIGHT || SAMPLE == SAMPLE_DYNAMIC_PAST
+    DYNAMIC_SHARED(float, more);
+    more[i + (SAMPLE == SAMPLE_DYNAMIC_PAST)] = a[i];
+    __syncthreads();
+    b[i] = more[COUNT - 1 - i];
+
+#elif SAMPLE == SAMPLE_MMA_RIGHT || SAMPLE == SAMPLE_MMA_OF_SOME
+    /* The warps do the same: A(row, k) = row + k, B(k, column) = k - column, and B of the call holds D. */
+    int lane = i % 32;
+    double at_a[8];
+    double at_b[4];
+    double d[4] = {0, 0, 0, 0};
+    for (int s = 0; s < 4; ++s) {
+        int k = lane % 4 + 4 * s;
+        at_a[2 * s] = lane / 4 + k;
+        at_a[2 * s + 1] = lane / 4 + 8 + k;
+        at_b[s] = k - lane / 4;
+    }
+    if (SAMPLE == SAMPLE_MMA_RIGHT || lane < 31) {
+        mma_f64_16x8x16(d, at_a, at_b);
+    }
+    for (int r = 0; r < 2; ++r) {
+        for (int c = 0; c < 2; ++c) {
+            ((double *)arguments.b)[(lane / 4 + 8 * r) * 8 + 2 * (lane % 4) + c] = d[2 * r + c];
+        }
+    }
+#endif
+}

@@ -1,0 +1,294 @@
+/*
+ * test_cpu_run.c - the CPU runner itself: it runs right kernels right, whatever the order, and catches
+ * kernels that are wrong (cpu_run/samples.cu). And its conversions, over every f16 and bf16.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "../kernels/common/arguments.h"
+#include "cpu_run.h"
+
+#define COUNT 64
+#define BLOCKS 3
+#define SEEDS 20
+
+float f32_from_f16(uint16_t bits);
+uint16_t f16_from_f32(float value);
+float f32_from_bf16(uint16_t bits);
+uint16_t bf16_from_f32(float value);
+uint32_t dot4_s8(uint32_t x, uint32_t y, uint32_t sum);
+
+/* Runs a sample with one seed and returns what it made of 1, 2, 3, ...; the caller frees it. */
+static float *outcome(const char *name, uint64_t seed)
+{
+    const struct cpu_kernel *kernel = cpu_kernel_find(name);
+    assert_non_null(kernel);
+    float *a = aligned_alloc(16, BLOCKS * COUNT * sizeof *a);
+    float *b = calloc(4 * BLOCKS * COUNT, sizeof *b); /* room for a matrix of double as well */
+    assert_non_null(a);
+    assert_non_null(b);
+    for (int i = 0; i < BLOCKS * COUNT; ++i) {
+        a[i] = (float)(i + 1);
+    }
+    scale_add_arguments arguments = {.m = BLOCKS * COUNT, .n = 1, .a = a, .b = b};
+    struct cpu_launch launch = {{BLOCKS, 1, 1}, {COUNT, 1, 1}, COUNT * sizeof(float), seed};
+    cpu_run(kernel, &launch, &arguments);
+    free(a);
+    return b;
+}
+
+static int is_turned(const float *b)
+{
+    for (int i = 0; i < BLOCKS * COUNT; ++i) {
+        if (b[i] != (float)(i / COUNT * COUNT + COUNT - i % COUNT)) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+/* In how many of the seeds the sample turned its elements. */
+static int times_turned(const char *name)
+{
+    int times = 0;
+    for (uint64_t seed = 0; seed < SEEDS; ++seed) {
+        float *b = outcome(name, seed);
+        times += is_turned(b);
+        free(b);
+    }
+    return times;
+}
+
+/* Asserts that the sample ends its process, and that its last words contain text. */
+static void assert_dies(const char *name, const char *text)
+{
+    int ends[2];
+    assert_int_equal(pipe(ends), 0);
+    fflush(NULL);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (!child) {
+        dup2(ends[1], STDERR_FILENO);
+        free(outcome(name, 1));
+        _exit(0);
+    }
+    close(ends[1]);
+    char words[1 << 16];
+    size_t length = 0;
+    ssize_t got;
+    while ((got = read(ends[0], words + length, sizeof words - 1 - length)) > 0) {
+        length += (size_t)got;
+    }
+    words[length] = 0;
+    close(ends[0]);
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 0) {
+        fail_msg("%s went through", name);
+    }
+    if (!strstr(words, text)) {
+        fail_msg("%s died without \"%s\":\n%s", name, text, words);
+    }
+}
+
+static void right_kernels_are_right(void **state)
+{
+    (void)state;
+    assert_int_equal(times_turned("sample_right"), SEEDS);
+    assert_int_equal(times_turned("sample_copy_right"), SEEDS);
+    assert_int_equal(times_turned("sample_dynamic_right"), SEEDS);
+}
+
+static void missing_barriers_show(void **state)
+{
+    (void)state;
+    assert_int_equal(times_turned("sample_no_barrier"), 0);
+    assert_true(times_turned("sample_copy_no_wait") < SEEDS / 4);
+    assert_true(times_turned("sample_copy_too_soon") < SEEDS / 4);
+}
+
+static void the_same_seed_does_the_same(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 0; seed < SEEDS; ++seed) {
+        float *first = outcome("sample_no_barrier", seed);
+        float *second = outcome("sample_no_barrier", seed);
+        assert_memory_equal(first, second, BLOCKS * COUNT * sizeof *first);
+        free(first);
+        free(second);
+    }
+}
+
+static void warps_wait_for_themselves(void **state)
+{
+    (void)state;
+    int wrong = 0;
+    for (uint64_t seed = 0; seed < SEEDS; ++seed) {
+        float *right = outcome("sample_warp_right", seed);
+        float *bare = outcome("sample_warp_no_barrier", seed);
+        for (int i = 0; i < BLOCKS * COUNT; ++i) {
+            int from = i % 32 < 31 ? i + 1 : i - 31;
+            assert_true(right[i / COUNT * COUNT + COUNT - 1 - i % COUNT] == (float)(from + 1));
+        }
+        wrong += memcmp(right, bare, BLOCKS * COUNT * sizeof *right) != 0;
+        free(right);
+        free(bare);
+    }
+    assert_int_equal(wrong, SEEDS);
+}
+
+static void shared_memory_begins_as_nan(void **state)
+{
+    (void)state;
+    float *b = outcome("sample_shared_unset", 0);
+    for (int i = 0; i < BLOCKS * COUNT; ++i) {
+        assert_true(isnan(b[i]));
+    }
+    free(b);
+}
+
+static void faults_end_the_program(void **state)
+{
+    (void)state;
+    assert_dies("sample_barrier_of_some", "diverge");
+    assert_dies("sample_return_of_some", "has returned");
+    assert_dies("sample_past_shared", "out of bounds");
+    assert_dies("sample_past_global", "AddressSanitizer");
+    assert_dies("sample_dynamic_past", "AddressSanitizer");
+    assert_dies("sample_copy_unaligned", "aligned");
+    assert_dies("sample_copy_past_global", "outside of every buffer");
+    assert_dies("sample_mma_of_some", "diverge");
+}
+
+static void matrix_products_are_products(void **state)
+{
+    (void)state;
+    const struct cpu_kernel *kernel = cpu_kernel_find("sample_mma_right");
+    assert_non_null(kernel);
+    double d[16 * 8];
+    scale_add_arguments arguments = {.m = COUNT, .n = 1, .b = d};
+    struct cpu_launch launch = {{1, 1, 1}, {COUNT, 1, 1}, 0, 3};
+    cpu_run(kernel, &launch, &arguments);
+    for (int row = 0; row < 16; ++row) {
+        for (int column = 0; column < 8; ++column) {
+            double sum = 0;
+            for (int k = 0; k < 16; ++k) {
+                sum += (double)(row + k) * (k - column);
+            }
+            assert_true(d[row * 8 + column] == sum);
+        }
+    }
+}
+
+/* ---- Conversions ---- */
+
+/* The value of f16 bits by the definition. */
+static double f16_value(int bits)
+{
+    int exponent = bits >> 10 & 31;
+    double fraction = bits & 1023;
+    double size = exponent ? ldexp(1024 + fraction, exponent - 25) : ldexp(fraction, -24);
+    return bits >> 15 ? -size : size;
+}
+
+static void every_f16_goes_up_and_comes_back(void **state)
+{
+    (void)state;
+    for (int bits = 0; bits < 65536; ++bits) {
+        float up = f32_from_f16((uint16_t)bits);
+        if ((bits & 0x7fff) > 0x7c00) {
+            assert_true(isnan(up));
+            assert_true(isnan(f32_from_f16(f16_from_f32(up))));
+        } else if ((bits & 0x7fff) == 0x7c00) {
+            assert_true(isinf(up) && !signbit(up) == !(bits >> 15));
+            assert_int_equal(f16_from_f32(up), bits);
+        } else {
+            assert_true((double)up == f16_value(bits));
+            assert_int_equal(f16_from_f32(up), bits);
+        }
+    }
+}
+
+/* Between two neighbours: the nearer one, and of two equally near ones the even one. */
+static void f16_rounds_to_nearest_even(void **state)
+{
+    (void)state;
+    for (int bits = 0; bits < 0x7c00; ++bits) {
+        double low = f16_value(bits);
+        double high = bits == 0x7bff ? 65536.0 : f16_value(bits + 1);
+        float middle = (float)((low + high) / 2);
+        int even = bits & 1 ? bits + 1 : bits;
+        for (int sign = 0; sign < 2; ++sign) {
+            float s = sign ? -1.0f : 1.0f;
+            int top = sign << 15;
+            assert_int_equal(f16_from_f32(s * middle), top | even);
+            assert_int_equal(f16_from_f32(s * nextafterf(middle, 0)), top | bits);
+            assert_int_equal(f16_from_f32(s * nextafterf(middle, INFINITY)), top | (bits + 1));
+        }
+    }
+    assert_int_equal(f16_from_f32(1e30f), 0x7c00);
+    assert_int_equal(f16_from_f32(1e-30f), 0);
+}
+
+static void bf16_rounds_to_nearest_even(void **state)
+{
+    (void)state;
+    for (int bits = 0; bits < 65536; ++bits) {
+        float up = f32_from_bf16((uint16_t)bits);
+        if (isnan(up)) {
+            assert_true(isnan(f32_from_bf16(bf16_from_f32(up))));
+            continue;
+        }
+        assert_int_equal(bf16_from_f32(up), bits);
+        if (isinf(up)) {
+            continue;
+        }
+        uint32_t word = (uint32_t)bits << 16 | 0x8000;
+        float middle;
+        memcpy(&middle, &word, sizeof middle);
+        assert_int_equal(bf16_from_f32(middle), bits & 1 ? bits + 1 : bits);
+        assert_int_equal(bf16_from_f32(nextafterf(middle, 0)), bits);
+        assert_int_equal(bf16_from_f32(nextafterf(middle, middle > 0 ? INFINITY : -INFINITY)), bits + 1);
+    }
+    uint32_t loud = 0x7f800001; /* a NaN whose upper half is an infinity's */
+    float nan_value;
+    memcpy(&nan_value, &loud, sizeof nan_value);
+    assert_true(isnan(f32_from_bf16(bf16_from_f32(nan_value))));
+}
+
+static void dot4_takes_signed_bytes_and_wraps(void **state)
+{
+    (void)state;
+    assert_int_equal(dot4_s8(0x80808080u, 0x80808080u, 1), 4 * 16384 + 1);
+    assert_int_equal(dot4_s8(0xff000000u, 0x02000000u, 5), 3);
+    assert_int_equal(dot4_s8(0x01020304u, 0x05060708u, 0), 5 + 12 + 21 + 32);
+    assert_int_equal(dot4_s8(0x01000000u, 0x01000000u, UINT32_MAX), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(right_kernels_are_right),
+        cmocka_unit_test(missing_barriers_show),
+        cmocka_unit_test(the_same_seed_does_the_same),
+        cmocka_unit_test(warps_wait_for_themselves),
+        cmocka_unit_test(shared_memory_begins_as_nan),
+        cmocka_unit_test(faults_end_the_program),
+        cmocka_unit_test(matrix_products_are_products),
+        cmocka_unit_test(every_f16_goes_up_and_comes_back),
+        cmocka_unit_test(f16_rounds_to_nearest_even),
+        cmocka_unit_test(bf16_rounds_to_nearest_even),
+        cmocka_unit_test(dot4_takes_signed_bytes_and_wraps),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
