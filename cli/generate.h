@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 #include "carat/carat.h"
+#include "element.h"
 
 enum family {
     FAMILY_NORMAL, /* the normal distribution, mean 0 and variance 1; s8: times 32, s32: times 65536, rounded */

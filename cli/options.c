@@ -2,6 +2,7 @@
 #include "options.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -71,6 +72,37 @@ int parse_choice(const char *choices, const char *word)
         choice = bar ? bar + 1 : NULL;
     }
     return -1;
+}
+
+bool parse_device(const char *text, carat_device_kind *kind, int *index)
+{
+    static const char prefix[] = "cuda:";
+    int place = parse_choice("auto|cpu|cuda", text);
+    *index = 0;
+    if (place >= 0) {
+        static const carat_device_kind kinds[] = {CARAT_DEVICE_AUTO, CARAT_DEVICE_CPU, CARAT_DEVICE_CUDA};
+        *kind = kinds[place];
+        return true;
+    }
+    int64_t number;
+    if (strncmp(text, prefix, strlen(prefix)) != 0 || !parse_count(text + strlen(prefix), &number)
+        || number > INT_MAX) {
+        return false;
+    }
+    *kind = CARAT_DEVICE_CUDA;
+    *index = (int)number;
+    return true;
+}
+
+bool parse_type(const char *text, carat_type *type)
+{
+    for (int candidate = CARAT_F32; candidate <= CARAT_S8; candidate++) {
+        if (strcmp(text, carat_type_name((carat_type)candidate)) == 0) {
+            *type = (carat_type)candidate;
+            return true;
+        }
+    }
+    return false;
 }
 
 /* Prints text with its first line behind `head`, in columns, and its other lines under the first. */

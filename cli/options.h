@@ -8,6 +8,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "carat/carat.h"
+
 enum option_kind {
     OPTION_FLAG,  /* no value; target is a bool *, set to true */
     OPTION_TEXT,  /* target is a const char ** */
@@ -65,5 +67,11 @@ bool parse_real(const char *text, double *value);
 
 /* The place of a word in "one|two|three", or -1. */
 int parse_choice(const char *choices, const char *word);
+
+/* "auto", "cpu", "cuda" or "cuda:2"; false for anything else. */
+bool parse_device(const char *text, carat_device_kind *kind, int *index);
+
+/* A type by its name in carat.h, "f32"; false where there is none of that name. */
+bool parse_type(const char *text, carat_type *type);
 
 #endif
