@@ -85,8 +85,8 @@ size_t carat_plan_workspace(const carat_plan *plan) { return plan ? plan->plan.w
 
 const char *carat_plan_explain(const carat_plan *plan) { return plan ? plan->plan.explanation : ""; }
 
-carat_status carat_plan_run(carat_plan *plan, const void *alpha, const void *a, const void *b, const void *beta,
-                            const void *c, void *d, const carat_run *run)
+carat_status carat_plan_run(carat_plan *plan, const void *alpha, const void *a, const void *b,
+                            const void *beta, const void *c, void *d, const carat_run *run)
 {
     if (!plan) {
         return fail(CARAT_INVALID_ARGUMENT, "plan is NULL");
@@ -126,41 +126,41 @@ static carat_status classic_gemm(carat_context *context, carat_type type, const 
     return carat_gemm(context, &problem, alpha, call->a, call->b, beta, call->c, call->c, NULL);
 }
 
-carat_status carat_gemm_f32(carat_context *context, carat_order order, carat_op op_a, carat_op op_b, int64_t m,
-                            int64_t n, int64_t k, float alpha, const float *a, int64_t lda, const float *b,
-                            int64_t ldb, float beta, float *c, int64_t ldc)
+carat_status carat_gemm_f32(carat_context *context, carat_order order, carat_op op_a, carat_op op_b,
+                            int64_t m, int64_t n, int64_t k, float alpha, const float *a, int64_t lda,
+                            const float *b, int64_t ldb, float beta, float *c, int64_t ldc)
 {
     struct classic call = {order, op_a, op_b, m, n, k, a, lda, b, ldb, c, ldc};
     return classic_gemm(context, CARAT_F32, &call, &alpha, &beta);
 }
 
-carat_status carat_gemm_f64(carat_context *context, carat_order order, carat_op op_a, carat_op op_b, int64_t m,
-                            int64_t n, int64_t k, double alpha, const double *a, int64_t lda, const double *b,
-                            int64_t ldb, double beta, double *c, int64_t ldc)
+carat_status carat_gemm_f64(carat_context *context, carat_order order, carat_op op_a, carat_op op_b,
+                            int64_t m, int64_t n, int64_t k, double alpha, const double *a, int64_t lda,
+                            const double *b, int64_t ldb, double beta, double *c, int64_t ldc)
 {
     struct classic call = {order, op_a, op_b, m, n, k, a, lda, b, ldb, c, ldc};
     return classic_gemm(context, CARAT_F64, &call, &alpha, &beta);
 }
 
-carat_status carat_gemm_f16(carat_context *context, carat_order order, carat_op op_a, carat_op op_b, int64_t m,
-                            int64_t n, int64_t k, float alpha, const uint16_t *a, int64_t lda, const uint16_t *b,
-                            int64_t ldb, float beta, uint16_t *c, int64_t ldc)
+carat_status carat_gemm_f16(carat_context *context, carat_order order, carat_op op_a, carat_op op_b,
+                            int64_t m, int64_t n, int64_t k, float alpha, const uint16_t *a, int64_t lda,
+                            const uint16_t *b, int64_t ldb, float beta, uint16_t *c, int64_t ldc)
 {
     struct classic call = {order, op_a, op_b, m, n, k, a, lda, b, ldb, c, ldc};
     return classic_gemm(context, CARAT_F16, &call, &alpha, &beta);
 }
 
-carat_status carat_gemm_bf16(carat_context *context, carat_order order, carat_op op_a, carat_op op_b, int64_t m,
-                             int64_t n, int64_t k, float alpha, const uint16_t *a, int64_t lda,
+carat_status carat_gemm_bf16(carat_context *context, carat_order order, carat_op op_a, carat_op op_b,
+                             int64_t m, int64_t n, int64_t k, float alpha, const uint16_t *a, int64_t lda,
                              const uint16_t *b, int64_t ldb, float beta, uint16_t *c, int64_t ldc)
 {
     struct classic call = {order, op_a, op_b, m, n, k, a, lda, b, ldb, c, ldc};
     return classic_gemm(context, CARAT_BF16, &call, &alpha, &beta);
 }
 
-carat_status carat_gemm_s32(carat_context *context, carat_order order, carat_op op_a, carat_op op_b, int64_t m,
-                            int64_t n, int64_t k, int32_t alpha, const int32_t *a, int64_t lda, const int32_t *b,
-                            int64_t ldb, int32_t beta, int32_t *c, int64_t ldc)
+carat_status carat_gemm_s32(carat_context *context, carat_order order, carat_op op_a, carat_op op_b,
+                            int64_t m, int64_t n, int64_t k, int32_t alpha, const int32_t *a, int64_t lda,
+                            const int32_t *b, int64_t ldb, int32_t beta, int32_t *c, int64_t ldc)
 {
     struct classic call = {order, op_a, op_b, m, n, k, a, lda, b, ldb, c, ldc};
     return classic_gemm(context, CARAT_S32, &call, &alpha, &beta);

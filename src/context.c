@@ -21,8 +21,8 @@ static carat_status auto_device_create(int index, struct device **device)
         return status;
     }
     if (index != 0) {
-        return fail(CARAT_NO_DEVICE, "index is %d, but without CUDA there is only device 0, the CPU (%s)", index,
-                    carat_last_message());
+        return fail(CARAT_NO_DEVICE, "index is %d, but without CUDA there is only device 0, the CPU (%s)",
+                    index, carat_last_message());
     }
     CARAT_TRY(cpu_device_create(index, device));
     /* This call did not fail, so the message is again that of the one that did. */

@@ -21,8 +21,8 @@ struct carat_context {
 
 struct carat_plan {
     carat_context *context;
-    uint64_t hash;            /* of plan.problem */
-    atomic_int holders;       /* the cache, and every caller that has it */
+    uint64_t hash;             /* of plan.problem */
+    atomic_int holders;        /* the cache, and every caller that has it */
     atomic_uint_fast64_t used; /* when last, as the cache counts time */
     struct plan plan;
 };

@@ -14,8 +14,8 @@ static carat_status call_check(const struct elementwise_call *call)
         return fail(CARAT_INVALID_ARGUMENT, "type is %d, which is no carat_type", (int)call->type);
     }
     if (call->m < 0 || call->n < 0) {
-        return fail(CARAT_INVALID_ARGUMENT, "%s is %" PRId64 ", but must be at least 0", call->m < 0 ? "m" : "n",
-                    call->m < 0 ? call->m : call->n);
+        return fail(CARAT_INVALID_ARGUMENT, "%s is %" PRId64 ", but must be at least 0",
+                    call->m < 0 ? "m" : "n", call->m < 0 ? call->m : call->n);
     }
     if (call->lda < 0 || call->ldb < 0) {
         return fail(CARAT_INVALID_ARGUMENT, "%s is %" PRId64 ", but must be at least 0",

@@ -25,7 +25,8 @@ carat_gemm_problem carat_gemm_describe(carat_type type, int64_t m, int64_t n, in
 /* ---- Matrices ---- */
 
 /* Elements from the first of a batch of matrices to past the last; false where int64_t cannot say it. */
-static bool span_elements(int64_t rows, int64_t columns, int64_t ld, int64_t batch, int64_t stride, int64_t *span)
+static bool span_elements(int64_t rows, int64_t columns, int64_t ld, int64_t batch, int64_t stride,
+                          int64_t *span)
 {
     *span = 0;
     if (rows == 0 || columns == 0 || batch == 0) {
@@ -39,8 +40,8 @@ static bool span_elements(int64_t rows, int64_t columns, int64_t ld, int64_t bat
            !__builtin_add_overflow(*span, rows, span);
 }
 
-carat_status matrix_check(const char *name, const char *ld_name, carat_order order, int64_t rows, int64_t columns,
-                          int64_t *ld, int64_t batch, int64_t stride, size_t element_bytes)
+carat_status matrix_check(const char *name, const char *ld_name, carat_order order, int64_t rows,
+                          int64_t columns, int64_t *ld, int64_t batch, int64_t stride, size_t element_bytes)
 {
     bool row_major = order == CARAT_ROW_MAJOR;
     int64_t contiguous = row_major ? columns : rows;
@@ -50,8 +51,9 @@ carat_status matrix_check(const char *name, const char *ld_name, carat_order ord
         *ld = least;
     }
     if (*ld < least) {
-        return fail(CARAT_INVALID_ARGUMENT, "%s is %" PRId64 ", but %s has %" PRId64 " %s", ld_name, *ld, name,
-                    contiguous, row_major ? "columns stored row by row" : "rows stored column by column");
+        return fail(CARAT_INVALID_ARGUMENT, "%s is %" PRId64 ", but %s has %" PRId64 " %s", ld_name, *ld,
+                    name, contiguous,
+                    row_major ? "columns stored row by row" : "rows stored column by column");
     }
     int64_t span;
     int64_t bytes;
@@ -74,13 +76,16 @@ size_t extent_bytes(const struct extent *extent)
 
 /* One matrix of a batch, in bytes. */
 struct rectangle {
-    int64_t begin; /* from the first matrix of the batch X on */
+    int64_t begin;  /* from the first matrix of the batch X on */
     int64_t length; /* of a column */
     int64_t columns;
     int64_t pitch;
 };
 
-static int64_t end_of(const struct rectangle *x) { return x->begin + (x->columns - 1) * x->pitch + x->length; }
+static int64_t end_of(const struct rectangle *x)
+{
+    return x->begin + (x->columns - 1) * x->pitch + x->length;
+}
 
 static int64_t floor_divide(int64_t x, int64_t y) { return x / y - (x % y < 0); }
 
@@ -129,7 +134,8 @@ static struct rectangle rectangle_of(const struct extent *extent, int64_t begin)
 /* The matrices of a batch that differ: a stride of 0 says they are all one. */
 static int64_t distinct(const struct extent *extent) { return extent->stride == 0 ? 1 : extent->batch; }
 
-bool extents_overlap(const void *x, const struct extent *extent_x, const void *y, const struct extent *extent_y)
+bool extents_overlap(const void *x, const struct extent *extent_x, const void *y,
+                     const struct extent *extent_y)
 {
     size_t bytes_x = extent_bytes(extent_x);
     size_t bytes_y = extent_bytes(extent_y);
@@ -193,7 +199,8 @@ static carat_status choice_check(const char *name, int value, int least, int mos
 static carat_status count_check(const char *name, int64_t value)
 {
     if (value < 0) {
-        return fail(CARAT_INVALID_ARGUMENT, "problem->%s is %" PRId64 ", but must be at least 0", name, value);
+        return fail(CARAT_INVALID_ARGUMENT, "problem->%s is %" PRId64 ", but must be at least 0", name,
+                    value);
     }
     return CARAT_OK;
 }
@@ -356,12 +363,14 @@ static carat_status c_against_d(const void *c, const struct extent *extent_c, co
 {
     if (c != d) {
         return extents_overlap(c, extent_c, d, extent_d)
-                   ? fail(CARAT_INVALID_ARGUMENT, "d at %p overlaps c at %p, but is not the same matrix", d, c)
+                   ? fail(CARAT_INVALID_ARGUMENT, "d at %p overlaps c at %p, but is not the same matrix", d,
+                          c)
                    : CARAT_OK;
     }
     if (extent_c->ld != extent_d->ld) {
-        return fail(CARAT_INVALID_ARGUMENT, "c and d are one buffer, but ldc is %" PRId64 " and ldd is %" PRId64,
-                    extent_c->ld, extent_d->ld);
+        return fail(CARAT_INVALID_ARGUMENT,
+                    "c and d are one buffer, but ldc is %" PRId64 " and ldd is %" PRId64, extent_c->ld,
+                    extent_d->ld);
     }
     if (extent_c->stride != extent_d->stride) {
         return fail(CARAT_INVALID_ARGUMENT,

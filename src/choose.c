@@ -1,0 +1,344 @@
+/*
+ * choose.c - which kernels compute a problem: a filter over the catalogue, then a cost model.
+ *
+ * The model counts cycles of the busiest multiprocessor. It knows no device by name: what the rows
+ * say of themselves (RATE, MIN_BLOCKS) was measured, and the few numbers below are of the right size for
+ * the chips at hand. It has to rank, not to predict.
+ */
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cpu/cpu.h"
+#include "plan.h"
+#include "status.h"
+
+#define MOST_BLOCKS 2147483647 /* of a grid in its first dimension */
+#define MOST_PARTS 64
+#define MOST_WORKSPACE ((int64_t)64 << 20)
+#define WORKSPACE_UNIT 256
+
+/* Cycles from a block's launch to its first product, and from its last one to its end. */
+#define BLOCK_CYCLES 1500.0
+/* Cycles that one more kernel behind the product takes, whatever it does. */
+#define KERNEL_CYCLES 4000.0
+/* Bytes a cycle and multiprocessor: from memory, and from the second-level cache. */
+#define MEMORY_RATE 16.0
+#define CACHE_RATE 28.0
+/* The share of its rate that one block alone on a multiprocessor reaches, where more would fit. */
+#define ALONE 0.5
+
+/* ---- What a row can do ---- */
+
+static bool runs_on(const struct kernel *kernel, const struct device_traits *traits)
+{
+    return kernel->image && (kernel->arch_specific ? kernel->arch == traits->compute_capability
+                                                   : kernel->arch <= traits->compute_capability);
+}
+
+static bool has_layout(const struct kernel *kernel, const struct problem *p)
+{
+    int layout = p->trans_a ? (p->trans_b ? LAYOUT_TT : LAYOUT_TN) : (p->trans_b ? LAYOUT_NT : LAYOUT_NN);
+    return kernel->layout == LAYOUT_ANY || kernel->layout == layout;
+}
+
+/* Whether the row wants more of the addresses of A and B than that they hold elements. */
+static bool wants_alignment(const struct kernel *kernel, const struct problem *p)
+{
+    return kernel->alignment > (int)carat_type_size(p->type_ab);
+}
+
+/* Whether every column of A and B is aligned, where the bases are. */
+static bool columns_aligned(const struct kernel *kernel, const struct problem *p)
+{
+    if (!wants_alignment(kernel, p)) {
+        return true;
+    }
+    int64_t elements = kernel->alignment / (int64_t)carat_type_size(p->type_ab);
+    return p->lda % elements == 0 && p->ldb % elements == 0 && p->stride_a % elements == 0 &&
+           p->stride_b % elements == 0;
+}
+
+static bool multiplies(const struct kernel *kernel, const struct device_traits *traits,
+                       const struct problem *p)
+{
+    return kernel->operation == OPERATION_GEMM && kernel->element == (int)p->type_ab &&
+           runs_on(kernel, traits) && has_layout(kernel, p) && columns_aligned(kernel, p);
+}
+
+static const struct kernel *reduce_row(const struct device_traits *traits, const struct problem *p)
+{
+    for (int i = 0; i < carat_catalog_count; i++) {
+        const struct kernel *kernel = &carat_catalog[i];
+        if (kernel->operation == OPERATION_REDUCE && kernel->element == (int)p->type_ab &&
+            runs_on(kernel, traits)) {
+            return kernel;
+        }
+    }
+    return NULL;
+}
+
+/* ---- What it would cost ---- */
+
+static int64_t ceiling(int64_t x, int64_t y) { return x / y + (x % y != 0); }
+
+/* Blocks of the whole grid; false where there are more than a grid can have. */
+static bool count_blocks(const struct kernel *kernel, const struct problem *p, int parts, int64_t *blocks)
+{
+    int64_t count = ceiling(p->m, kernel->tile_m);
+    return !__builtin_mul_overflow(count, ceiling(p->n, kernel->tile_n), &count) &&
+           !__builtin_mul_overflow(count, (int64_t)parts, &count) &&
+           !__builtin_mul_overflow(count, p->batch, blocks) && *blocks <= MOST_BLOCKS;
+}
+
+/* Multiply-adds a cycle and multiprocessor of the unit that a type's products run on. */
+static double unit_rate(carat_type type)
+{
+    switch (type) {
+    case CARAT_S32:
+        return 64;
+    case CARAT_S8:
+        return 256;
+    default:
+        return 128;
+    }
+}
+
+struct choice {
+    const struct kernel *kernel;
+    int parts;
+    int64_t k_per_part;
+    int64_t blocks;
+    double cycles;
+};
+
+static int most_resident(const struct kernel *kernel)
+{
+    return kernel->min_blocks > 0 ? kernel->min_blocks : 1;
+}
+
+static double product_cycles(const struct device_traits *traits, const struct problem *p,
+                             const struct choice *choice)
+{
+    const struct kernel *kernel = choice->kernel;
+    double element_bytes = (double)carat_type_size(p->type_ab);
+    double fit = most_resident(kernel);
+    double rate = (kernel->rate > 0 ? kernel->rate : 50) / 100.0;
+
+    /* The busiest multiprocessor's blocks, and how many of them are there at a time. */
+    double mine = (double)ceiling(choice->blocks, traits->multiprocessors);
+    double resident = mine < fit ? mine : fit;
+    double busy = ALONE + (1 - ALONE) * resident / fit;
+    if (fit == 1) {
+        busy = 1;
+    }
+
+    double k = (double)(choice->parts > 1 ? choice->k_per_part : p->k);
+    k = ceil(k / kernel->tile_k) * kernel->tile_k;
+    double multiply = (double)kernel->tile_m * kernel->tile_n * k / (unit_rate(p->type_ab) * rate * busy);
+    double fetch = (kernel->tile_m + kernel->tile_n) * k * element_bytes / CACHE_RATE;
+    return mine * fmax(multiply, fetch) + ceil(mine / fit) * BLOCK_CYCLES;
+}
+
+/* Every byte has to come from memory or go there once, shared between the multiprocessors. */
+static double memory_cycles(const struct device_traits *traits, double bytes)
+{
+    return bytes / (MEMORY_RATE * traits->multiprocessors);
+}
+
+static double choice_cycles(const struct device_traits *traits, const struct problem *p,
+                            const struct choice *choice)
+{
+    double results = (double)p->m * (double)p->n * (double)p->batch;
+    double inputs = ((double)p->m + (double)p->n) * (double)p->k * (double)p->batch;
+    double partials = choice->parts > 1
+                          ? results * choice->parts * (double)carat_type_size(carat_scalar_type(p->type_ab))
+                          : 0;
+    double product_bytes = inputs * (double)carat_type_size(p->type_ab) +
+                           (choice->parts > 1 ? partials : results * (double)carat_type_size(p->type_cd));
+    double cycles = fmax(product_cycles(traits, p, choice), memory_cycles(traits, product_bytes));
+    if (choice->parts > 1) {
+        double reduce_bytes = partials + results * (double)carat_type_size(p->type_cd);
+        cycles += KERNEL_CYCLES + memory_cycles(traits, reduce_bytes);
+    }
+    return cycles;
+}
+
+/* ---- The best of all ---- */
+
+static int64_t least_common_multiple(int64_t x, int64_t y)
+{
+    int64_t a = x;
+    int64_t b = y;
+    while (b != 0) {
+        int64_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return x / a * y;
+}
+
+/* Bytes of the partial sums, in whole units. */
+static int64_t workspace_of(const struct problem *p, int parts)
+{
+    double bytes = (double)p->m * (double)p->n * (double)p->batch * parts * 8;
+    if (parts == 1) {
+        return 0;
+    }
+    if (bytes > 2.0 * (double)MOST_WORKSPACE) {
+        return INT64_MAX;
+    }
+    int64_t exact = p->m * p->n * p->batch * parts * (int64_t)carat_type_size(carat_scalar_type(p->type_ab));
+    return ceiling(exact, WORKSPACE_UNIT) * WORKSPACE_UNIT;
+}
+
+/* A choice of at most the given parts, all of them with work; false where it is no choice. */
+static bool make_choice(const struct device_traits *traits, const struct problem *p,
+                        const struct kernel *kernel, int64_t k_unit, int parts, struct choice *choice)
+{
+    int64_t k = p->k > 0 ? p->k : 1;
+    choice->kernel = kernel;
+    if (__builtin_mul_overflow(ceiling(ceiling(k, parts), k_unit), k_unit, &choice->k_per_part)) {
+        return false;
+    }
+    choice->parts = (int)ceiling(k, choice->k_per_part);
+    if (!count_blocks(kernel, p, choice->parts, &choice->blocks) || choice->parts != parts ||
+        workspace_of(p, parts) > MOST_WORKSPACE) {
+        return false;
+    }
+    choice->cycles = choice_cycles(traits, p, choice);
+    return true;
+}
+
+/*
+ * The cheapest way over the rows that multiply the problem; kernel NULL where there is none. With
+ * `any` only rows that take any address are looked at; with parts 0 every number of parts is.
+ */
+static struct choice cheapest(const struct device_traits *traits, const struct problem *p, int64_t k_unit,
+                              bool any, int parts, int most_parts)
+{
+    struct choice best = {.kernel = NULL, .cycles = INFINITY};
+    for (int i = 0; i < carat_catalog_count; i++) {
+        const struct kernel *kernel = &carat_catalog[i];
+        if (!multiplies(kernel, traits, p) || (any && wants_alignment(kernel, p))) {
+            continue;
+        }
+        int from = parts > 0 ? parts : 1;
+        int to = parts > 0 ? parts : most_parts;
+        for (int count = from; count <= to; count++) {
+            struct choice choice;
+            if (make_choice(traits, p, kernel, k_unit, count, &choice) && choice.cycles < best.cycles) {
+                best = choice;
+            }
+        }
+    }
+    return best;
+}
+
+/* ---- Saying it ---- */
+
+static void explain(const struct device_traits *traits, const struct problem *p, const struct choice *choice,
+                    struct plan *plan)
+{
+    const struct kernel *kernel = choice->kernel;
+    double slots = (double)traits->multiprocessors * most_resident(kernel);
+    double ideal = (double)p->m * (double)p->n * (double)p->k * (double)p->batch /
+                   (unit_rate(p->type_ab) * traits->multiprocessors);
+    char split[120] = "";
+    char unaligned[80] = "";
+    if (choice->parts > 1) {
+        snprintf(split, sizeof(split),
+                 ", K in %d parts of %" PRId64 " because %" PRId64 " tiles are few, added by %s",
+                 choice->parts, choice->k_per_part, choice->blocks / choice->parts,
+                 plan->steps[1].kernel->name);
+    }
+    if (plan->steps[0].unaligned != kernel) {
+        snprintf(unaligned, sizeof(unaligned), "; %s where A or B does not begin at %d bytes",
+                 plan->steps[0].unaligned->name, kernel->alignment);
+    }
+    snprintf(plan->explanation, sizeof(plan->explanation),
+             "%s: tiles of %dx%dx%d%s, %" PRId64 " blocks on %d multiprocessors in %.1f waves, "
+             "%.0f%% of the unit's peak predicted%s",
+             kernel->name, kernel->tile_m, kernel->tile_n, kernel->tile_k, split, choice->blocks,
+             traits->multiprocessors, (double)choice->blocks / slots, 100 * ideal / choice->cycles,
+             unaligned);
+}
+
+/* Why no row serves: the build, the device, or the size. */
+static carat_status no_kernel(const struct device_traits *traits, const struct problem *p)
+{
+    bool any_image = false;
+    bool any_row = false;
+    for (int i = 0; i < carat_catalog_count; i++) {
+        any_image = any_image || carat_catalog[i].image;
+        any_row =
+            any_row || (multiplies(&carat_catalog[i], traits, p) && !wants_alignment(&carat_catalog[i], p));
+    }
+    if (!any_image) {
+        return fail(CARAT_UNSUPPORTED, "this build has no CUDA kernels: it was made without nvcc");
+    }
+    if (!any_row) {
+        return fail(
+            CARAT_UNSUPPORTED, "no CUDA kernel of this build multiplies %s on compute capability %d.%d",
+            carat_type_name(p->type_ab), traits->compute_capability / 10, traits->compute_capability % 10);
+    }
+    return fail(CARAT_UNSUPPORTED,
+                "m is %" PRId64 ", n is %" PRId64 " and batch is %" PRId64
+                ": more tiles than the %d blocks of a grid",
+                p->swapped ? p->n : p->m, p->swapped ? p->m : p->n, p->batch, MOST_BLOCKS);
+}
+
+static carat_status choose_cuda(const struct device_traits *traits, const struct problem *p,
+                                struct plan *plan)
+{
+    /* Parts are whole tiles of every row that might run them. */
+    int64_t k_unit = 1;
+    for (int i = 0; i < carat_catalog_count; i++) {
+        if (multiplies(&carat_catalog[i], traits, p)) {
+            k_unit = least_common_multiple(k_unit, carat_catalog[i].tile_k);
+        }
+    }
+    const struct kernel *reduce = reduce_row(traits, p);
+    bool can_split =
+        reduce && (double)p->m * (double)p->n * (double)p->batch / kernel_threads(reduce) < MOST_BLOCKS;
+    struct choice best = cheapest(traits, p, k_unit, false, 0, can_split ? MOST_PARTS : 1);
+    if (!best.kernel) {
+        return no_kernel(traits, p);
+    }
+    struct choice unaligned = best;
+    if (wants_alignment(best.kernel, p)) {
+        unaligned = cheapest(traits, p, k_unit, true, best.parts, best.parts);
+        if (!unaligned.kernel) {
+            /* Without a row for any address, a plan could fail when it runs. */
+            return no_kernel(traits, p);
+        }
+    }
+    plan->steps[0] = (struct step){STEP_MULTIPLY, best.kernel, unaligned.kernel};
+    plan->step_count = 1;
+    if (best.parts > 1) {
+        plan->steps[1] = (struct step){STEP_REDUCE, reduce, reduce};
+        plan->step_count = 2;
+    }
+    plan->parts = best.parts;
+    plan->k_per_part = best.k_per_part;
+    plan->workspace_bytes = (size_t)workspace_of(p, best.parts);
+    explain(traits, p, &best, plan);
+    return CARAT_OK;
+}
+
+carat_status plan_choose(const struct device_traits *traits, const struct problem *problem, struct plan *plan)
+{
+    *plan = (struct plan){.problem = *problem, .parts = 1, .k_per_part = problem->k};
+    if (problem_is_empty(problem)) {
+        snprintf(plan->explanation, sizeof(plan->explanation), "nothing to compute: D has no elements");
+        return CARAT_OK;
+    }
+    if (traits->kind == CARAT_DEVICE_CUDA) {
+        return choose_cuda(traits, problem, plan);
+    }
+    plan->steps[0].kind = STEP_BLAS;
+    plan->step_count = 1;
+    cpu_gemm_explain(problem, plan->explanation, sizeof(plan->explanation));
+    return CARAT_OK;
+}

@@ -1,0 +1,462 @@
+/*
+ * gemm.c - products on the CPU, multiplied by a BLAS.
+ *
+ * f32 and f64 go to it as they are. What it does not have goes through it by panels:
+ *
+ *          k            n                 n
+ *       +--+--+      +--+--+           +--+--+
+ *     m |A0|A1|    k |B0|..|         m |D |..|     D's panel = finish(sum of panels A * B)
+ *       +--+--+      +--+--+           +--+--+
+ *       |  |  |      |B1|..|           |  |  |
+ *       +--+--+      +--+--+           +--+--+
+ *
+ * A panel of A and one of B are loaded into the type that the BLAS multiplies, their product is added
+ * to a panel of sums, and when k is through, alpha, beta and the one rounding make D of the sums.
+ *
+ *     f16, bf16   f32 panels, f32 sums
+ *     s8          f32 panels, products exact as long as k * 2^14 <= 2^24; s32 sums
+ *     s32         the halves of x = 2^16 high + low in f64 panels, each product of halves exact;
+ *                 s32 sums: low*low + 2^16 (high*low + low*high) modulo 2^32
+ *     f32, f64    copied, where a size or a leading dimension is beyond the BLAS's int
+ */
+#include <cblas.h>
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../status.h"
+#include "cpu.h"
+#include "half.h"
+
+/* ---- Panels ---- */
+
+struct shape {
+    int64_t m;
+    int64_t n;
+    int64_t k;
+};
+
+/* A panel of A or B as the BLAS sees it, packed; s32 has two, one after the other. */
+struct scratch {
+    void *a;
+    void *b;
+    void *product; /* where it is not added to the sums by the BLAS */
+    void *sums;
+};
+
+/* How one element type goes through the BLAS. */
+struct arithmetic {
+    int64_t side; /* of a panel: its most rows and columns */
+    size_t loaded_bytes;
+    size_t product_bytes;
+    size_t sum_bytes;
+    const char *explanation;
+
+    /* Loads rows x columns elements, ld apart, into a packed panel. */
+    void (*load)(void *panel, const void *from, int64_t rows, int64_t columns, int64_t ld);
+
+    /* Adds the product of the loaded panels to the sums, or makes it the sums where first. */
+    void (*multiply)(const struct problem *problem, struct shape shape, const struct scratch *scratch,
+                     bool first);
+
+    /* D = alpha * sums + beta * C for rows x columns; sums are packed, and all zero where NULL. */
+    void (*finish)(const struct problem *problem, const struct operands *operands, int64_t rows,
+                   int64_t columns, const void *sums, const void *c, void *d);
+};
+
+static CBLAS_TRANSPOSE blas_op(bool transposed) { return transposed ? CblasTrans : CblasNoTrans; }
+
+/* ---- Loading ---- */
+
+#define FOR_EACH_LOADED(i, j)                                                                                \
+    for (int64_t j = 0; j < columns; j++)                                                                    \
+        for (int64_t i = 0; i < rows; i++)
+
+static void load_f32(void *panel, const void *from, int64_t rows, int64_t columns, int64_t ld)
+{
+    for (int64_t j = 0; j < columns; j++) {
+        memcpy((float *)panel + j * rows, (const float *)from + j * ld, (size_t)rows * sizeof(float));
+    }
+}
+
+static void load_f64(void *panel, const void *from, int64_t rows, int64_t columns, int64_t ld)
+{
+    for (int64_t j = 0; j < columns; j++) {
+        memcpy((double *)panel + j * rows, (const double *)from + j * ld, (size_t)rows * sizeof(double));
+    }
+}
+
+static void load_f16(void *panel, const void *from, int64_t rows, int64_t columns, int64_t ld)
+{
+    FOR_EACH_LOADED(i, j)
+    {
+        ((float *)panel)[i + j * rows] = f32_from_f16(((const uint16_t *)from)[i + j * ld]);
+    }
+}
+
+static void load_bf16(void *panel, const void *from, int64_t rows, int64_t columns, int64_t ld)
+{
+    FOR_EACH_LOADED(i, j)
+    {
+        ((float *)panel)[i + j * rows] = f32_from_bf16(((const uint16_t *)from)[i + j * ld]);
+    }
+}
+
+static void load_s8(void *panel, const void *from, int64_t rows, int64_t columns, int64_t ld)
+{
+    FOR_EACH_LOADED(i, j) { ((float *)panel)[i + j * rows] = ((const int8_t *)from)[i + j * ld]; }
+}
+
+/* x = 2^16 high + low with low in [-2^15, 2^15): then both halves have at most 15 bits and a sign. */
+static void load_s32(void *panel, const void *from, int64_t rows, int64_t columns, int64_t ld)
+{
+    double *low = panel;
+    double *high = low + rows * columns;
+    FOR_EACH_LOADED(i, j)
+    {
+        int64_t x = ((const int32_t *)from)[i + j * ld];
+        int64_t low_half = (int16_t)(x & 0xffff);
+        low[i + j * rows] = (double)low_half;
+        high[i + j * rows] = (double)((x - low_half) / 65536);
+    }
+}
+
+/* ---- Multiplying ---- */
+
+static void sgemm(const struct problem *p, struct shape s, const float *a, const float *b, float beta,
+                  float *to)
+{
+    cblas_sgemm(CblasColMajor, blas_op(p->trans_a), blas_op(p->trans_b), (int)s.m, (int)s.n, (int)s.k, 1.0f,
+                a, (int)(p->trans_a ? s.k : s.m), b, (int)(p->trans_b ? s.n : s.k), beta, to, (int)s.m);
+}
+
+static void dgemm(const struct problem *p, struct shape s, const double *a, const double *b, double beta,
+                  double *to)
+{
+    cblas_dgemm(CblasColMajor, blas_op(p->trans_a), blas_op(p->trans_b), (int)s.m, (int)s.n, (int)s.k, 1.0, a,
+                (int)(p->trans_a ? s.k : s.m), b, (int)(p->trans_b ? s.n : s.k), beta, to, (int)s.m);
+}
+
+static void multiply_f32(const struct problem *p, struct shape shape, const struct scratch *scratch,
+                         bool first)
+{
+    sgemm(p, shape, scratch->a, scratch->b, first ? 0.0f : 1.0f, scratch->sums);
+}
+
+static void multiply_f64(const struct problem *p, struct shape shape, const struct scratch *scratch,
+                         bool first)
+{
+    dgemm(p, shape, scratch->a, scratch->b, first ? 0.0 : 1.0, scratch->sums);
+}
+
+static void multiply_s8(const struct problem *p, struct shape shape, const struct scratch *scratch,
+                        bool first)
+{
+    const float *product = scratch->product;
+    uint32_t *sums = scratch->sums;
+    sgemm(p, shape, scratch->a, scratch->b, 0.0f, scratch->product);
+    for (int64_t i = 0; i < shape.m * shape.n; i++) {
+        sums[i] = (first ? 0 : sums[i]) + (uint32_t)(int32_t)product[i];
+    }
+}
+
+static void multiply_s32(const struct problem *p, struct shape shape, const struct scratch *scratch,
+                         bool first)
+{
+    const double *a_low = scratch->a;
+    const double *a_high = a_low + shape.m * shape.k;
+    const double *b_low = scratch->b;
+    const double *b_high = b_low + shape.k * shape.n;
+    double *product = scratch->product;
+    uint32_t *sums = scratch->sums;
+    int64_t count = shape.m * shape.n;
+
+    dgemm(p, shape, a_low, b_low, 0.0, product);
+    for (int64_t i = 0; i < count; i++) {
+        sums[i] = (first ? 0 : sums[i]) + (uint32_t)(int64_t)product[i];
+    }
+    dgemm(p, shape, a_high, b_low, 0.0, product);
+    dgemm(p, shape, a_low, b_high, 1.0, product);
+    for (int64_t i = 0; i < count; i++) {
+        sums[i] += (uint32_t)(int64_t)product[i] << 16;
+    }
+}
+
+/* ---- Finishing ---- */
+
+static void finish_f32(const struct problem *p, const struct operands *operands, int64_t rows,
+                       int64_t columns, const void *sums, const void *c, void *d)
+{
+    float alpha = *(const float *)operands->alpha;
+    float beta = *(const float *)operands->beta;
+    for (int64_t j = 0; j < columns; j++) {
+        for (int64_t i = 0; i < rows; i++) {
+            float product = sums ? alpha * ((const float *)sums)[i + j * rows] : 0.0f;
+            if (beta != 0) {
+                product += beta * ((const float *)c)[i + j * p->ldc];
+            }
+            ((float *)d)[i + j * p->ldd] = product;
+        }
+    }
+}
+
+static void finish_f64(const struct problem *p, const struct operands *operands, int64_t rows,
+                       int64_t columns, const void *sums, const void *c, void *d)
+{
+    double alpha = *(const double *)operands->alpha;
+    double beta = *(const double *)operands->beta;
+    for (int64_t j = 0; j < columns; j++) {
+        for (int64_t i = 0; i < rows; i++) {
+            double product = sums ? alpha * ((const double *)sums)[i + j * rows] : 0.0;
+            if (beta != 0) {
+                product += beta * ((const double *)c)[i + j * p->ldc];
+            }
+            ((double *)d)[i + j * p->ldd] = product;
+        }
+    }
+}
+
+static void finish_f16(const struct problem *p, const struct operands *operands, int64_t rows,
+                       int64_t columns, const void *sums, const void *c, void *d)
+{
+    float alpha = *(const float *)operands->alpha;
+    float beta = *(const float *)operands->beta;
+    for (int64_t j = 0; j < columns; j++) {
+        for (int64_t i = 0; i < rows; i++) {
+            float product = sums ? alpha * ((const float *)sums)[i + j * rows] : 0.0f;
+            if (beta != 0) {
+                product += beta * f32_from_f16(((const uint16_t *)c)[i + j * p->ldc]);
+            }
+            ((uint16_t *)d)[i + j * p->ldd] = f16_from_f32(product);
+        }
+    }
+}
+
+static void finish_bf16(const struct problem *p, const struct operands *operands, int64_t rows,
+                        int64_t columns, const void *sums, const void *c, void *d)
+{
+    float alpha = *(const float *)operands->alpha;
+    float beta = *(const float *)operands->beta;
+    for (int64_t j = 0; j < columns; j++) {
+        for (int64_t i = 0; i < rows; i++) {
+            float product = sums ? alpha * ((const float *)sums)[i + j * rows] : 0.0f;
+            if (beta != 0) {
+                product += beta * f32_from_bf16(((const uint16_t *)c)[i + j * p->ldc]);
+            }
+            ((uint16_t *)d)[i + j * p->ldd] = bf16_from_f32(product);
+        }
+    }
+}
+
+/* For s8 and s32: modulo 2^32, which unsigned arithmetic says without undefined behaviour. */
+static void finish_s32(const struct problem *p, const struct operands *operands, int64_t rows,
+                       int64_t columns, const void *sums, const void *c, void *d)
+{
+    uint32_t alpha = *(const uint32_t *)operands->alpha;
+    uint32_t beta = *(const uint32_t *)operands->beta;
+    for (int64_t j = 0; j < columns; j++) {
+        for (int64_t i = 0; i < rows; i++) {
+            uint32_t product = sums ? alpha * ((const uint32_t *)sums)[i + j * rows] : 0;
+            if (beta != 0) {
+                product += beta * ((const uint32_t *)c)[i + j * p->ldc];
+            }
+            ((uint32_t *)d)[i + j * p->ldd] = product;
+        }
+    }
+}
+
+/* ---- The types ---- */
+
+static const struct arithmetic arithmetics[] = {
+    [CARAT_F32] = {1024, 4, 0, 4, "copied in panels for its 32-bit sizes, to sgemm", load_f32, multiply_f32,
+                   finish_f32},
+    [CARAT_F64] = {1024, 8, 0, 8, "copied in panels for its 32-bit sizes, to dgemm", load_f64, multiply_f64,
+                   finish_f64},
+    [CARAT_F16] = {1024, 4, 0, 4, "f16 widened to f32 in panels, to sgemm, rounded once", load_f16,
+                   multiply_f32, finish_f16},
+    [CARAT_BF16] = {1024, 4, 0, 4, "bf16 widened to f32 in panels, to sgemm, rounded once", load_bf16,
+                    multiply_f32, finish_bf16},
+    [CARAT_S8] = {1024, 4, 4, 4, "s8 as f32 in panels short enough for sgemm to be exact", load_s8,
+                  multiply_s8, finish_s32},
+    [CARAT_S32] = {512, 16, 8, 4, "s32 as two halves in f64 panels, three dgemm that are exact", load_s32,
+                   multiply_s32, finish_s32},
+};
+
+static int64_t least(int64_t x, int64_t y) { return x < y ? x : y; }
+
+/* The element at (row, column) of a stored matrix. */
+static const void *element_at(const void *matrix, int64_t row, int64_t column, int64_t ld, size_t bytes)
+{
+    return (const char *)matrix + (size_t)(row + column * ld) * bytes;
+}
+
+/* Loads the panel of a stored matrix that is rows x columns of op(matrix) from (row, column) on. */
+static void load_panel(const struct arithmetic *arithmetic, const void *matrix, bool transposed, int64_t ld,
+                       size_t bytes, int64_t row, int64_t column, int64_t rows, int64_t columns, void *panel)
+{
+    if (transposed) {
+        arithmetic->load(panel, element_at(matrix, column, row, ld, bytes), columns, rows, ld);
+    } else {
+        arithmetic->load(panel, element_at(matrix, row, column, ld, bytes), rows, columns, ld);
+    }
+}
+
+/* One problem, panel by panel of D. */
+static void gemm_by_panels(const struct arithmetic *arithmetic, const struct problem *p,
+                           const struct operands *operands, const struct scratch *scratch)
+{
+    size_t bytes_ab = carat_type_size(p->type_ab);
+    size_t bytes_cd = carat_type_size(p->type_cd);
+    int64_t side = arithmetic->side;
+    for (int64_t j = 0; j < p->n; j += side) {
+        for (int64_t i = 0; i < p->m; i += side) {
+            struct shape shape = {least(side, p->m - i), least(side, p->n - j), 0};
+            for (int64_t l = 0; l < p->k && scratch->sums; l += side) {
+                shape.k = least(side, p->k - l);
+                load_panel(arithmetic, operands->a, p->trans_a, p->lda, bytes_ab, i, l, shape.m, shape.k,
+                           scratch->a);
+                load_panel(arithmetic, operands->b, p->trans_b, p->ldb, bytes_ab, l, j, shape.k, shape.n,
+                           scratch->b);
+                arithmetic->multiply(p, shape, scratch, l == 0);
+            }
+            const void *c = operands->c ? element_at(operands->c, i, j, p->ldc, bytes_cd) : NULL;
+            arithmetic->finish(p, operands, shape.m, shape.n, scratch->sums, c,
+                               (char *)operands->d + (size_t)(i + j * p->ldd) * bytes_cd);
+        }
+    }
+}
+
+/* ---- f32 and f64 as they are ---- */
+
+static bool fits_blas(const struct problem *p)
+{
+    return (p->type_ab == CARAT_F32 || p->type_ab == CARAT_F64) && p->m <= INT_MAX && p->n <= INT_MAX &&
+           p->k <= INT_MAX && p->lda <= INT_MAX && p->ldb <= INT_MAX && p->ldd <= INT_MAX;
+}
+
+static void gemm_direct(const struct problem *p, const struct operands *operands, bool reads_c)
+{
+    size_t bytes = carat_type_size(p->type_cd);
+    if (reads_c && operands->c != operands->d) {
+        for (int64_t j = 0; j < p->n; j++) {
+            memcpy((char *)operands->d + (size_t)(j * p->ldd) * bytes,
+                   element_at(operands->c, 0, j, p->ldc, bytes), (size_t)p->m * bytes);
+        }
+    }
+    if (p->type_ab == CARAT_F32) {
+        cblas_sgemm(CblasColMajor, blas_op(p->trans_a), blas_op(p->trans_b), (int)p->m, (int)p->n, (int)p->k,
+                    *(const float *)operands->alpha, operands->a, (int)p->lda, operands->b, (int)p->ldb,
+                    *(const float *)operands->beta, operands->d, (int)p->ldd);
+    } else {
+        cblas_dgemm(CblasColMajor, blas_op(p->trans_a), blas_op(p->trans_b), (int)p->m, (int)p->n, (int)p->k,
+                    *(const double *)operands->alpha, operands->a, (int)p->lda, operands->b, (int)p->ldb,
+                    *(const double *)operands->beta, operands->d, (int)p->ldd);
+    }
+}
+
+/* ---- The whole call ---- */
+
+static bool is_zero(carat_type scalar_type, const void *scalar)
+{
+    switch (scalar_type) {
+    case CARAT_F64:
+        return *(const double *)scalar == 0;
+    case CARAT_S32:
+        return *(const int32_t *)scalar == 0;
+    default:
+        return *(const float *)scalar == 0;
+    }
+}
+
+/* Panels of the sizes the problem needs. What was allocated of them is freed by scratch_free(). */
+static bool scratch_allocate(const struct arithmetic *arithmetic, const struct problem *p,
+                             struct scratch *scratch)
+{
+    size_t m = (size_t)least(arithmetic->side, p->m);
+    size_t n = (size_t)least(arithmetic->side, p->n);
+    size_t k = (size_t)least(arithmetic->side, p->k);
+    scratch->a = malloc(m * k * arithmetic->loaded_bytes);
+    scratch->b = malloc(k * n * arithmetic->loaded_bytes);
+    scratch->sums = malloc(m * n * arithmetic->sum_bytes);
+    scratch->product = arithmetic->product_bytes ? malloc(m * n * arithmetic->product_bytes) : NULL;
+    return scratch->a && scratch->b && scratch->sums && (scratch->product || !arithmetic->product_bytes);
+}
+
+static void scratch_free(struct scratch *scratch)
+{
+    free(scratch->a);
+    free(scratch->b);
+    free(scratch->product);
+    free(scratch->sums);
+}
+
+/* The operands of one problem of the batch. */
+static struct operands operands_of(const struct problem *p, const struct operands *batch, int64_t index)
+{
+    size_t bytes_ab = carat_type_size(p->type_ab);
+    size_t bytes_cd = carat_type_size(p->type_cd);
+    struct operands one = *batch;
+    if (p->k > 0) {
+        one.a = (const char *)batch->a + (size_t)(index * p->stride_a) * bytes_ab;
+        one.b = (const char *)batch->b + (size_t)(index * p->stride_b) * bytes_ab;
+    }
+    if (batch->c) {
+        one.c = (const char *)batch->c + (size_t)(index * p->stride_c) * bytes_cd;
+    }
+    one.d = (char *)batch->d + (size_t)(index * p->stride_d) * bytes_cd;
+    return one;
+}
+
+carat_status cpu_gemm(const struct problem *problem, const struct operands *operands)
+{
+    carat_type scalar_type = carat_scalar_type(problem->type_ab);
+    bool multiplies = problem->k > 0 && !is_zero(scalar_type, operands->alpha);
+    bool reads_c = !is_zero(scalar_type, operands->beta);
+    if (reads_c && !operands->c) {
+        return fail(CARAT_INVALID_ARGUMENT, "c is NULL, but beta is not 0");
+    }
+    const struct arithmetic *arithmetic = &arithmetics[problem->type_ab];
+    bool direct = multiplies && fits_blas(problem);
+    struct scratch scratch = {NULL, NULL, NULL, NULL};
+    if (multiplies && !direct && !scratch_allocate(arithmetic, problem, &scratch)) {
+        scratch_free(&scratch);
+        return fail(CARAT_OUT_OF_HOST_MEMORY, "no host memory for the panels of a product");
+    }
+    for (int64_t index = 0; index < problem->batch; index++) {
+        struct operands one = operands_of(problem, operands, index);
+        if (direct) {
+            gemm_direct(problem, &one, reads_c);
+        } else {
+            gemm_by_panels(arithmetic, problem, &one, &scratch);
+        }
+    }
+    scratch_free(&scratch);
+    return CARAT_OK;
+}
+
+/* ---- Explaining ---- */
+
+/* OpenBLAS says what it is; another CBLAS does not have this function. */
+__attribute__((weak)) char *openblas_get_config(void);
+
+void cpu_gemm_explain(const struct problem *problem, char *text, size_t size)
+{
+    /* "OpenBLAS 0.3.20 and its build options": the first two words. */
+    char blas[64] = "the CBLAS it was built with";
+    if (openblas_get_config) {
+        char name[32];
+        char version[24];
+        if (sscanf(openblas_get_config(), "%31s %23s", name, version) == 2) {
+            snprintf(blas, sizeof(blas), "%s %s", name, version);
+        }
+    }
+    const char *how = arithmetics[problem->type_ab].explanation;
+    if (problem->k == 0) {
+        how = "not needed: k is 0, so D = beta * C";
+    } else if (fits_blas(problem)) {
+        how = problem->type_ab == CARAT_F32 ? "sgemm as it is" : "dgemm as it is";
+    }
+    snprintf(text, size, "CPU, %s: %s", blas, how);
+}
