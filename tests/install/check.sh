@@ -77,29 +77,42 @@ outside_package() {
     done
 }
 
-# Every C program in the README and the guide must compile and run.
+# Every program in the README and the guide must compile and run. Those that need the CUDA runtime are left
+# out, and counted, where its header or library is not there.
 page_examples() {
-    local page example libraries total=0
+    local page folder example libraries count=0 left_out=0
     read -ra libraries <<<"$(pkg-config --libs carat)"
     rm -rf "$WORK/examples"
     for page in README.md docs/guide.md; do
-        local folder=$WORK/examples/${page//\//_}
+        folder=$WORK/examples/${page//\//_}
         mkdir -p "$folder"
         awk -v folder="$folder" '
             /^```c$/ { file = sprintf("%s/%02d.c", folder, ++count); next }
+            /^```c cuda$/ { file = sprintf("%s/%02d_cuda.c", folder, ++count); next }
+            /^```python$/ { file = sprintf("%s/%02d.py", folder, ++count); next }
             /^```/ { file = "" }
             file { print > file }' "$source_root/$page"
-        for example in "$folder"/*.c; do
-            [[ -f $example ]] || fail "$page holds no C"
-            if ! grep -q 'int main' "$example"; then
-                fail "$page: this C is no whole program: $(head -n 3 "$example")"
-            fi
-            printf '== %s, example %s\n' "$page" "$(basename "$example" .c)"
-            (cd "$folder" && compile_and_run "$example" "${example%.c}" "${libraries[@]}" -lm)
-            total=$((total + 1))
+        for example in "$folder"/*; do
+            [[ -f $example ]] || fail "$page holds no program"
+            printf '== %s, %s\n' "$page" "$(basename "$example")"
+            case $example in
+            *.py) LD_LIBRARY_PATH=$PREFIX/$LIBDIR /usr/bin/python3 "$example" ;;
+            *_cuda.c)
+                if ! echo '#include <cuda_runtime_api.h>' | "$CC" ${CUDA:+"-I$CUDA/include" "-L$CUDA/lib64"} -xc - -shared \
+                    -o /dev/null -lcudart 2>/dev/null; then
+                    echo "left out: the CUDA runtime's header or library is not here"
+                    left_out=$((left_out + 1))
+                    continue
+                fi
+                compile_and_run "$example" "${example%.c}" "${libraries[@]}" \
+                    ${CUDA:+"-I$CUDA/include" "-L$CUDA/lib64" "-Wl,-rpath,$CUDA/lib64"} -lcudart
+                ;;
+            *) compile_and_run "$example" "${example%.c}" "${libraries[@]}" ;;
+            esac
+            count=$((count + 1))
         done
     done
-    printf '%d examples compiled and run\n' "$total"
+    printf '%d examples compiled and run, %d left out\n' "$count" "$left_out"
 }
 
 # Configuring and building again must compile, link and write nothing.
