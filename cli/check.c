@@ -51,11 +51,11 @@ struct scalars {
 
 /* What the formats of D and of the sums can hold. */
 struct limits {
-    double unit;            /* of the sums */
-    double result_unit;     /* of D where it is narrower, else 0 */
-    double overflow;        /* D becomes infinite from here on */
-    double sum_overflow;    /* and the sums from here on */
-    double least_denormal;  /* of D */
+    double unit;           /* of the sums */
+    double result_unit;    /* of D where it is narrower, else 0 */
+    double overflow;       /* D becomes infinite from here on */
+    double sum_overflow;   /* and the sums from here on */
+    double least_denormal; /* of D */
     double sum_least_denormal;
 };
 
@@ -83,8 +83,8 @@ static struct limits limits_of(carat_type type)
 
 /*
  * How many rounding units of the sums can add up. In the worst case one for each addition, in whatever order,
- * and some for joining partial sums and for alpha and beta; the sums of random terms err by the root of that, and
- * 8 times it is out of chance's reach.
+ * and some for joining partial sums and for alpha and beta; the sums of random terms err by the root of that,
+ * and 8 times it is out of chance's reach.
  */
 static double growth_of(double k, bool random)
 {
@@ -107,10 +107,7 @@ static void choose_samples(int64_t length, int64_t count, int64_t *samples)
     samples[count - 1] = length - 1;
 }
 
-static int64_t least(int64_t x, int64_t y)
-{
-    return x < y ? x : y;
-}
+static int64_t least(int64_t x, int64_t y) { return x < y ? x : y; }
 
 /* How many rows and columns to sample so that the work stays bearable. */
 static void choose_counts(const carat_gemm_problem *problem, int64_t *rows, int64_t *columns)
@@ -128,8 +125,8 @@ static void choose_counts(const carat_gemm_problem *problem, int64_t *rows, int6
     }
 }
 
-static struct lines make_lines(
-    carat_type type, const void *elements, carat_order order, bool line_is_row, int64_t ld, int64_t count)
+static struct lines make_lines(carat_type type, const void *elements, carat_order order, bool line_is_row,
+                               int64_t ld, int64_t count)
 {
     /* From one row of the stored matrix to the next it is 1 element in column-major order, else ld. */
     bool line_is_near = line_is_row == (order == CARAT_COLUMN_MAJOR);
@@ -158,7 +155,8 @@ static void pack(const struct lines *lines, int64_t k_begin, int64_t k_count)
     for (int64_t line = 0; line < lines->count; line++) {
         int64_t at = lines->samples[line] * lines->line_step + k_begin * lines->k_step;
         for (int64_t p = 0; p < k_count; p++) {
-            lines->packed[line * K_BLOCK + p] = element_value(lines->type, lines->elements, at + p * lines->k_step);
+            lines->packed[line * K_BLOCK + p] =
+                element_value(lines->type, lines->elements, at + p * lines->k_step);
         }
     }
 }
@@ -181,10 +179,7 @@ static void add_products(struct sum *sum, const double *x, const double *y, int6
     sum->magnitude = magnitude;
 }
 
-static uint32_t wrap(double value)
-{
-    return (uint32_t)(int32_t)value;
-}
+static uint32_t wrap(double value) { return (uint32_t)(int32_t)value; }
 
 static void add_wrapped(struct sum *sum, const double *x, const double *y, int64_t count)
 {
@@ -215,18 +210,17 @@ static struct reference finish_reference(const struct sum *sum, struct scalars s
 }
 
 /* How far off one entry is, over its scale; *right says whether it may be. */
-static double judge_entry(
-    double value, const struct reference *reference, double growth, double terms, double alpha,
-    const struct limits *limits, double magnitude, bool *right)
+static double judge_entry(double value, const struct reference *reference, double growth, double terms,
+                          double alpha, const struct limits *limits, double magnitude, bool *right)
 {
     double total = reference->high + reference->low;
     double allowed = growth * limits->unit * reference->scale;
     if (!isfinite(value) || !isfinite(total)) {
         bool same = isnan(total) ? isnan(value) : value == total;
         /* Where the sums, or the result, leave the format's range, infinity (and NaN after it) is right. */
-        bool overflown = !isfinite(value) && isfinite(total)
-            && (fabs(total) + allowed >= limits->overflow || reference->scale >= limits->sum_overflow
-                || magnitude >= limits->sum_overflow);
+        bool overflown = !isfinite(value) && isfinite(total) &&
+                         (fabs(total) + allowed >= limits->overflow ||
+                          reference->scale >= limits->sum_overflow || magnitude >= limits->sum_overflow);
         *right = same || overflown;
         return *right ? 0 : (double)INFINITY;
     }
@@ -242,9 +236,9 @@ static double scalar_value(carat_type type, const void *scalar)
     return element_value(carat_scalar_type(type), scalar, 0);
 }
 
-static void judge(
-    const carat_gemm_problem *problem, struct scalars scalars, const void *c, const void *d, bool random,
-    const struct sum *sums, const struct lines *rows, const struct lines *columns, struct check *check)
+static void judge(const carat_gemm_problem *problem, struct scalars scalars, const void *c, const void *d,
+                  bool random, const struct sum *sums, const struct lines *rows, const struct lines *columns,
+                  struct check *check)
 {
     bool column_major = problem->order == CARAT_COLUMN_MAJOR;
     int64_t ldc = problem->ldc, ldd = problem->ldd;
@@ -258,8 +252,8 @@ static void judge(
         int64_t j = columns->samples[s % columns->count];
         double value = element_value(problem->type_cd, d, column_major ? i + j * ldd : i * ldd + j);
         double old = scalars.beta == 0
-            ? 0
-            : element_value(problem->type_cd, c, column_major ? i + j * ldc : i * ldc + j);
+                         ? 0
+                         : element_value(problem->type_cd, c, column_major ? i + j * ldc : i * ldc + j);
         double off, wanted;
         bool right;
         if (check->exact) {
@@ -270,7 +264,8 @@ static void judge(
         } else {
             struct reference reference = finish_reference(&sums[s], scalars, old);
             wanted = reference.high;
-            off = judge_entry(value, &reference, growth, terms, scalars.alpha, &limits, sums[s].magnitude, &right);
+            off = judge_entry(value, &reference, growth, terms, scalars.alpha, &limits, sums[s].magnitude,
+                              &right);
             check->error = fmax(check->error, off);
         }
         check->wrong += !right;
@@ -287,9 +282,8 @@ static void judge(
     check->pass = check->wrong == 0;
 }
 
-bool check_gemm(
-    const carat_gemm_problem *problem, const void *alpha, const void *a, const void *b, const void *beta,
-    const void *c, const void *d, bool random, struct check *check)
+bool check_gemm(const carat_gemm_problem *problem, const void *alpha, const void *a, const void *b,
+                const void *beta, const void *c, const void *d, bool random, struct check *check)
 {
     bool exact = problem->type_cd == CARAT_S32;
     *check = (struct check){.pass = true, .exact = exact};
@@ -299,10 +293,10 @@ bool check_gemm(
     choose_counts(problem, &check->rows, &check->columns);
     carat_type type = problem->type_ab;
     struct scalars scalars = {scalar_value(type, alpha), scalar_value(type, beta)};
-    struct lines rows = make_lines(type, a, problem->order, problem->op_a == CARAT_NO_TRANSPOSE, problem->lda,
-                                   check->rows);
-    struct lines columns = make_lines(type, b, problem->order, problem->op_b == CARAT_TRANSPOSE, problem->ldb,
-                                      check->columns);
+    struct lines rows =
+        make_lines(type, a, problem->order, problem->op_a == CARAT_NO_TRANSPOSE, problem->lda, check->rows);
+    struct lines columns =
+        make_lines(type, b, problem->order, problem->op_b == CARAT_TRANSPOSE, problem->ldb, check->columns);
     struct sum *sums = (struct sum *)calloc((size_t)(check->rows * check->columns), sizeof(*sums));
     bool ready = sums && allocate_lines(&rows, problem->m) && allocate_lines(&columns, problem->n);
     int64_t k = scalars.alpha == 0 ? 0 : problem->k;

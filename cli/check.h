@@ -30,19 +30,11 @@ struct check {
 };
 
 /*
- * Checks one problem (batch 1, leading dimensions filled in) whose matrices are in host memory; alpha and beta as
- * for carat_gemm, in host memory. random says that the input was drawn with mean 0: rounding errors then grow as the square root of k
- * and not as k, which makes the bound tighter. False where memory ran out.
+ * Checks one problem (batch 1, leading dimensions filled in) whose matrices are in host memory; alpha and
+ * beta as for carat_gemm, in host memory. random says that the input was drawn with mean 0: rounding errors
+ * then grow as the square root of k and not as k, which makes the bound tighter. False where memory ran out.
  */
-bool check_gemm(
-    const carat_gemm_problem *problem,
-    const void *alpha,
-    const void *a,
-    const void *b,
-    const void *beta,
-    const void *c,
-    const void *d,
-    bool random,
-    struct check *check);
+bool check_gemm(const carat_gemm_problem *problem, const void *alpha, const void *a, const void *b,
+                const void *beta, const void *c, const void *d, bool random, struct check *check);
 
 #endif

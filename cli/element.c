@@ -25,8 +25,8 @@ static double widen(struct format format, uint16_t bits)
     } else if (exponent == 0) {
         magnitude = ldexp(fraction, format.least_exponent - format.fraction);
     } else {
-        uint64_t word = (uint64_t)(exponent - 1 + format.least_exponent + F64_BIAS) << F64_FRACTION
-            | (uint64_t)fraction << (F64_FRACTION - format.fraction);
+        uint64_t word = (uint64_t)(exponent - 1 + format.least_exponent + F64_BIAS) << F64_FRACTION |
+                        (uint64_t)fraction << (F64_FRACTION - format.fraction);
         memcpy(&magnitude, &word, sizeof(magnitude));
     }
     return bits & 0x8000 ? -magnitude : magnitude;

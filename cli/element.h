@@ -9,7 +9,8 @@
 /* elements[at] as a double, without loss. */
 double element_value(carat_type type, const void *elements, int64_t at);
 
-/* elements[at] = value, rounded once to nearest even. An integer type gets the nearest number it holds, NaN 0. */
+/* elements[at] = value, rounded once to nearest even. An integer type gets the nearest number it holds, NaN
+ * 0. */
 void element_store(carat_type type, void *elements, int64_t at, double value);
 
 #endif

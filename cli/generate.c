@@ -25,10 +25,7 @@ static const double layer_area = 9.91256303526217e-3;
 static double layer_edge[LAYERS + 1]; /* the right end of each strip, from the widest to 0 */
 static pthread_once_t layers_once = PTHREAD_ONCE_INIT;
 
-static double density(double x)
-{
-    return exp(-0.5 * x * x);
-}
+static double density(double x) { return exp(-0.5 * x * x); }
 
 static void make_layers(void)
 {
@@ -52,15 +49,9 @@ static uint64_t next_word(uint64_t *state)
 }
 
 /* The upper 53 bits of a word as a number in (-1, 1), never 0. */
-static double symmetric(uint64_t word)
-{
-    return ((double)(word >> 11) + 0.5) * 0x1p-52 - 1;
-}
+static double symmetric(uint64_t word) { return ((double)(word >> 11) + 0.5) * 0x1p-52 - 1; }
 
-static double positive(uint64_t word)
-{
-    return ((double)(word >> 11) + 0.5) * 0x1p-53;
-}
+static double positive(uint64_t word) { return ((double)(word >> 11) + 0.5) * 0x1p-53; }
 
 static double draw_normal(uint64_t *state)
 {
@@ -140,8 +131,8 @@ void generate(carat_type type, enum family family, uint64_t seed, int64_t count,
     pthread_t threads[MOST_THREADS];
     int started = 0;
     /* This thread is one of them; one that cannot be started leaves its chunks to the others. */
-    while (started < MOST_THREADS && started + 1 < processors && started < count / CHUNK
-           && pthread_create(&threads[started], NULL, fill_chunks, &job) == 0) {
+    while (started < MOST_THREADS && started + 1 < processors && started < count / CHUNK &&
+           pthread_create(&threads[started], NULL, fill_chunks, &job) == 0) {
         started++;
     }
     fill_chunks(&job);

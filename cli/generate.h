@@ -8,7 +8,8 @@
 #include "element.h"
 
 enum family {
-    FAMILY_NORMAL, /* the normal distribution, mean 0 and variance 1; s8: times 32, s32: times 65536, rounded */
+    FAMILY_NORMAL, /* the normal distribution, mean 0 and variance 1; s8: times 32, s32: times 65536, rounded
+                    */
     FAMILY_UNIFORM /* even over [-1, 1); integers: over all that the type holds */
 };
 

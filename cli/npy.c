@@ -26,13 +26,14 @@ static const struct {
     const char *name;
     carat_type type;
 } types[] = {
-    {"f4", CARAT_F32}, {"f8", CARAT_F64}, {"f2", CARAT_F16}, {"u2", CARAT_BF16}, {"i4", CARAT_S32}, {"i1", CARAT_S8},
+    {"f4", CARAT_F32},  {"f8", CARAT_F64}, {"f2", CARAT_F16},
+    {"u2", CARAT_BF16}, {"i4", CARAT_S32}, {"i1", CARAT_S8},
 };
 enum { TYPE_COUNT = sizeof(types) / sizeof(types[0]) };
 
 /* Writes "path: " and the message, and returns false. */
-__attribute__((format(printf, 3, 4))) static bool refuse(
-    char message[NPY_MESSAGE_BYTES], const char *path, const char *format, ...)
+__attribute__((format(printf, 3, 4))) static bool refuse(char message[NPY_MESSAGE_BYTES], const char *path,
+                                                         const char *format, ...)
 {
     int length = snprintf(message, NPY_MESSAGE_BYTES, "%.400s: ", path);
     va_list list;
@@ -45,9 +46,9 @@ __attribute__((format(printf, 3, 4))) static bool refuse(
 bool matrix_fits(carat_type type, int64_t rows, int64_t columns)
 {
     int64_t bytes;
-    return !__builtin_mul_overflow(rows, columns, &bytes)
-        && !__builtin_mul_overflow(bytes, (int64_t)carat_type_size(type), &bytes)
-        && bytes <= INT64_MAX - 2 * MOST_HEADER_BYTES; /* so that header and elements add up, too */
+    return !__builtin_mul_overflow(rows, columns, &bytes) &&
+           !__builtin_mul_overflow(bytes, (int64_t)carat_type_size(type), &bytes) &&
+           bytes <= INT64_MAX - 2 * MOST_HEADER_BYTES; /* so that header and elements add up, too */
 }
 
 size_t matrix_bytes(const struct matrix *matrix)
@@ -126,8 +127,8 @@ static bool take_count(struct cursor *cursor, int64_t *value)
     const char *begin = cursor->at;
     int64_t parsed = 0;
     while (cursor->at < cursor->end && *cursor->at >= '0' && *cursor->at <= '9') {
-        if (__builtin_mul_overflow(parsed, 10, &parsed)
-            || __builtin_add_overflow(parsed, *cursor->at - '0', &parsed)) {
+        if (__builtin_mul_overflow(parsed, 10, &parsed) ||
+            __builtin_add_overflow(parsed, *cursor->at - '0', &parsed)) {
             return false;
         }
         cursor->at++;
@@ -150,7 +151,8 @@ static bool take_shape(struct cursor *cursor, struct header *header)
     }
     header->dimensions = 0;
     while (!take(cursor, ")")) {
-        if (header->dimensions == MOST_DIMENSIONS || !take_count(cursor, &header->shape[header->dimensions])) {
+        if (header->dimensions == MOST_DIMENSIONS ||
+            !take_count(cursor, &header->shape[header->dimensions])) {
             return false;
         }
         header->dimensions++;
@@ -211,8 +213,8 @@ static const char *parse_header(const char *text, size_t length, struct header *
 }
 
 /* The type of the elements by NumPy's name for it. */
-static bool find_type(
-    const char *path, const char *descr, bool u2_is_bf16, carat_type *type, char message[NPY_MESSAGE_BYTES])
+static bool find_type(const char *path, const char *descr, bool u2_is_bf16, carat_type *type,
+                      char message[NPY_MESSAGE_BYTES])
 {
     const char *name = descr;
     if (*name != '\0' && strchr("<>|=", *name)) {
@@ -223,16 +225,19 @@ static bool find_type(
             continue;
         }
         if (descr[0] == '>') {
-            return refuse(message, path, "its elements are big-endian (%s); in NumPy, a.astype('<%s') turns them",
-                          descr, name);
+            return refuse(message, path,
+                          "its elements are big-endian (%s); in NumPy, a.astype('<%s') turns them", descr,
+                          name);
         }
         if (types[i].type == CARAT_BF16 && !u2_is_bf16) {
-            return refuse(message, path, "its elements are %s; with --type bf16 they are taken for bf16", descr);
+            return refuse(message, path, "its elements are %s; with --type bf16 they are taken for bf16",
+                          descr);
         }
         *type = types[i].type;
         return true;
     }
-    return refuse(message, path, "its elements are %s; Carat multiplies f2, f4, f8, i4, i1, and u2 as bf16", descr);
+    return refuse(message, path, "its elements are %s; Carat multiplies f2, f4, f8, i4, i1, and u2 as bf16",
+                  descr);
 }
 
 /* ---- Reading ---------------------------------------------------------------------------------------- */
@@ -264,8 +269,8 @@ static bool read_failed(const char *path, char message[NPY_MESSAGE_BYTES])
 }
 
 /* Where the header's text lies in the file. */
-static bool find_header(
-    const char *path, int descriptor, int64_t size, int64_t *offset, int64_t *length, char message[NPY_MESSAGE_BYTES])
+static bool find_header(const char *path, int descriptor, int64_t size, int64_t *offset, int64_t *length,
+                        char message[NPY_MESSAGE_BYTES])
 {
     unsigned char head[MAGIC_BYTES + 2 + 4] = {0};
     size_t head_bytes = size < (int64_t)sizeof(head) ? (size_t)size : sizeof(head);
@@ -298,9 +303,8 @@ static bool find_header(
     return true;
 }
 
-static bool read_header(
-    const char *path, int descriptor, int64_t offset, int64_t length, struct header *header,
-    char message[NPY_MESSAGE_BYTES])
+static bool read_header(const char *path, int descriptor, int64_t offset, int64_t length,
+                        struct header *header, char message[NPY_MESSAGE_BYTES])
 {
     char *text = (char *)malloc((size_t)length + 1);
     if (!text) {
@@ -330,9 +334,8 @@ static void shape_text(const struct header *header, char *text, size_t text_byte
 }
 
 /* Fills the matrix from the header, and compares its bytes with those that the file has. */
-static bool describe(
-    const char *path, const struct header *header, bool u2_is_bf16, int64_t data_bytes, struct matrix *matrix,
-    char message[NPY_MESSAGE_BYTES])
+static bool describe(const char *path, const struct header *header, bool u2_is_bf16, int64_t data_bytes,
+                     struct matrix *matrix, char message[NPY_MESSAGE_BYTES])
 {
     if (!find_type(path, header->descr, u2_is_bf16, &matrix->type, message)) {
         return false;
@@ -353,10 +356,11 @@ static bool describe(
     }
     int64_t wanted = (int64_t)matrix_bytes(matrix);
     if (data_bytes != wanted) {
-        return refuse(message, path, "%s: %lld x %lld elements of %zu bytes are %lld bytes, but %lld follow the header",
-                      data_bytes < wanted ? "it is truncated" : "it has trailing bytes", (long long)matrix->rows,
-                      (long long)matrix->columns, carat_type_size(matrix->type), (long long)wanted,
-                      (long long)data_bytes);
+        return refuse(message, path,
+                      "%s: %lld x %lld elements of %zu bytes are %lld bytes, but %lld follow the header",
+                      data_bytes < wanted ? "it is truncated" : "it has trailing bytes",
+                      (long long)matrix->rows, (long long)matrix->columns, carat_type_size(matrix->type),
+                      (long long)wanted, (long long)data_bytes);
     }
     return true;
 }
@@ -378,11 +382,12 @@ bool npy_open(const char *path, bool u2_is_bf16, struct npy_file *file, char mes
     } else if (!S_ISREG(status.st_mode)) {
         good = refuse(message, path, "it is no regular file");
     }
-    good = good && find_header(path, descriptor, status.st_size, &file->data_offset, &length, message)
-        && read_header(path, descriptor, file->data_offset, length, &header, message);
+    good = good && find_header(path, descriptor, status.st_size, &file->data_offset, &length, message) &&
+           read_header(path, descriptor, file->data_offset, length, &header, message);
     if (good) {
         file->data_offset += length;
-        good = describe(path, &header, u2_is_bf16, status.st_size - file->data_offset, &file->matrix, message);
+        good =
+            describe(path, &header, u2_is_bf16, status.st_size - file->data_offset, &file->matrix, message);
     }
     if (!good) {
         close(descriptor);
@@ -447,8 +452,8 @@ bool npy_can_save(const char *path, char message[NPY_MESSAGE_BYTES])
     if (slash) {
         slash[slash == place] = '\0'; /* of "/C.npy" the slash stays */
     }
-    bool good = access(directory, W_OK | X_OK) == 0
-        || refuse(message, path, "cannot write in its directory: %s", strerror(errno));
+    bool good = access(directory, W_OK | X_OK) == 0 ||
+                refuse(message, path, "cannot write in its directory: %s", strerror(errno));
     free(place);
     return good;
 }
@@ -484,8 +489,8 @@ static size_t make_header(const struct matrix *matrix, char text[256])
     length += (size_t)snprintf(text + prefix, 256 - prefix,
                                "{'descr': '%s%s', 'fortran_order': %s, 'shape': (%lld, %lld), }",
                                carat_type_size(matrix->type) == 1 ? "|" : "<", name,
-                               matrix->order == CARAT_COLUMN_MAJOR ? "True" : "False", (long long)matrix->rows,
-                               (long long)matrix->columns);
+                               matrix->order == CARAT_COLUMN_MAJOR ? "True" : "False",
+                               (long long)matrix->rows, (long long)matrix->columns);
     while ((length + 1) % HEADER_ALIGNMENT != 0) {
         text[length++] = ' ';
     }
@@ -518,8 +523,8 @@ bool npy_save(const char *path, const struct matrix *matrix, char message[NPY_ME
         size_t header_bytes = make_header(matrix, header);
         mode_t mask = umask(0); /* mkstemp gives 0600; the file is to have what a plain open gives */
         umask(mask);
-        good = fchmod(descriptor, 0666 & ~mask) == 0 && write_all(descriptor, header, header_bytes)
-            && write_all(descriptor, matrix->elements, matrix_bytes(matrix));
+        good = fchmod(descriptor, 0666 & ~mask) == 0 && write_all(descriptor, header, header_bytes) &&
+               write_all(descriptor, matrix->elements, matrix_bytes(matrix));
         good = close(descriptor) == 0 && good;
         good = good && rename(temporary, place) == 0;
         if (!good) {

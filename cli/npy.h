@@ -42,8 +42,8 @@ struct npy_file {
 };
 
 /*
- * Opens path and checks all but the elements. NumPy has no bf16: with u2_is_bf16, u2 stands for it. On failure
- * false, with the reason, which begins with the path, in message; nothing stays open.
+ * Opens path and checks all but the elements. NumPy has no bf16: with u2_is_bf16, u2 stands for it. On
+ * failure false, with the reason, which begins with the path, in message; nothing stays open.
  */
 bool npy_open(const char *path, bool u2_is_bf16, struct npy_file *file, char message[NPY_MESSAGE_BYTES]);
 

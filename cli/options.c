@@ -85,8 +85,8 @@ bool parse_device(const char *text, carat_device_kind *kind, int *index)
         return true;
     }
     int64_t number;
-    if (strncmp(text, prefix, strlen(prefix)) != 0 || !parse_count(text + strlen(prefix), &number)
-        || number > INT_MAX) {
+    if (strncmp(text, prefix, strlen(prefix)) != 0 || !parse_count(text + strlen(prefix), &number) ||
+        number > INT_MAX) {
         return false;
     }
     *kind = CARAT_DEVICE_CUDA;
@@ -144,7 +144,8 @@ static void print_help(const struct usage *usage)
             snprintf(letter, sizeof(letter), "-%c, ", option->letter);
         }
         char text[128];
-        snprintf(text, sizeof(text), "  %s%s%s%s", letter, option->name, value ? " " : "", value ? value : "");
+        snprintf(text, sizeof(text), "  %s%s%s%s", letter, option->name, value ? " " : "",
+                 value ? value : "");
         print_help_line(text, option->help);
     }
     print_help_line("      --help", "print this and end");
@@ -157,8 +158,8 @@ static void print_help(const struct usage *usage)
  * The option that an argument names, as --name, --name=value or -o; NULL for none. *inline_value is what
  * stands behind the = sign, or NULL.
  */
-static const struct option *find_option(
-    const struct usage *usage, const char *argument, const char **inline_value)
+static const struct option *find_option(const struct usage *usage, const char *argument,
+                                        const char **inline_value)
 {
     *inline_value = NULL;
     for (int i = 0; i < usage->option_count; i++) {
@@ -205,8 +206,8 @@ static const char *store(const struct option *option, const char *value)
     return NULL;
 }
 
-int options_parse(
-    const struct usage *usage, int argc, char **argv, const char **operands, int most, int *exit_code)
+int options_parse(const struct usage *usage, int argc, char **argv, const char **operands, int most,
+                  int *exit_code)
 {
     const char *command = argv[0];
     int count = 0;

@@ -42,13 +42,8 @@ struct usage {
  * Returns how many. Where the command is to end now, because --help was printed or the line is wrong and a
  * message was, it returns -1 and sets *exit_code.
  */
-int options_parse(
-    const struct usage *usage,
-    int argc,
-    char **argv,
-    const char **operands,
-    int most,
-    int *exit_code);
+int options_parse(const struct usage *usage, int argc, char **argv, const char **operands, int most,
+                  int *exit_code);
 
 /*
  * For what the table cannot check: prints "carat COMMAND: message", says where the help is, and
