@@ -7,7 +7,7 @@
 
 static _Thread_local char last_message[512];
 
-carat_status fail(carat_status status, const char *format, ...)
+void set_message(const char *format, ...)
 {
     /* Formatted aside first: an argument may be the message that this one replaces. */
     char message[sizeof(last_message)];
@@ -16,7 +16,6 @@ carat_status fail(carat_status status, const char *format, ...)
     vsnprintf(message, sizeof(message), format, arguments);
     va_end(arguments);
     memcpy(last_message, message, sizeof(last_message));
-    return status;
 }
 
 const char *carat_last_message(void) { return last_message; }

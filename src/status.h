@@ -4,8 +4,11 @@
 
 #include "carat/carat.h"
 
-/* Sets the calling thread's message, printf-fashion, and returns status. */
-__attribute__((format(printf, 2, 3))) carat_status fail(carat_status status, const char *format, ...);
+/* Sets the calling thread's message, printf-fashion. */
+__attribute__((format(printf, 1, 2))) void set_message(const char *format, ...);
+
+/* Sets the message and is status: fail(status, format, ...). A macro, so that compilers see what it gives. */
+#define fail(status, ...) (set_message(__VA_ARGS__), (status))
 
 /* Returns from the calling function unless the expression is CARAT_OK. */
 #define CARAT_TRY(expression)                       \

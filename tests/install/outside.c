@@ -2,9 +2,9 @@
 #include <carat/carat.h>
 #include <stdio.h>
 
-/* A name that the library uses inside: it must not get in the way. */
-int fail(const char *what);
-int fail(const char *what)
+/* A name that the library has inside: it must not get in the way. */
+int set_message(const char *what);
+int set_message(const char *what)
 {
     fprintf(stderr, "%s: %s\n", what, carat_last_message());
     return 1;
@@ -17,11 +17,11 @@ int main(void)
     float c[4] = {-1, -1, -1, -1};
     carat_context *carat;
     if (carat_context_create(CARAT_DEVICE_AUTO, 0, &carat) != CARAT_OK) {
-        return fail("context");
+        return set_message("context");
     }
     if (carat_gemm_f32(carat, CARAT_ROW_MAJOR, CARAT_NO_TRANSPOSE, CARAT_NO_TRANSPOSE, 2, 2, 2, 1.0f, a, 2, b, 2,
                        0.0f, c, 2) != CARAT_OK) {
-        return fail("gemm");
+        return set_message("gemm");
     }
     carat_context_destroy(carat);
     printf("carat %s: %g %g %g %g\n", carat_version(), c[0], c[1], c[2], c[3]);
