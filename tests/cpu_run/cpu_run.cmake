@@ -72,6 +72,6 @@ foreach(sample RIGHT NO_BARRIER BARRIER_OF_SOME RETURN_OF_SOME PAST_SHARED PAST_
         COPY_UNALIGNED COPY_PAST_GLOBAL WARP_RIGHT WARP_NO_BARRIER SHARED_UNSET DYNAMIC_RIGHT DYNAMIC_PAST
         COPY_TOO_SOON MMA_RIGHT MMA_OF_SOME)
     string(TOLOWER ${sample} name)
-    list(APPEND samples "sample_${name}|../tests/cpu_run/samples.cu|75|OPERATION=SCALE_ADD|SAMPLE=${sample}")
+    list(APPEND samples "sample_${name}|../tests/cpu_run/samples.cu|75|OPERATION=SCALE_ADD|THREADS_X=64|SAMPLE=${sample}")
 endforeach()
 carat_cpu_kernels(cpu_samples "${samples}")

@@ -12,6 +12,7 @@ struct cpu_kernel {
     const char *name;
     void (*run)(const void *arguments); /* what one thread does */
     size_t argument_bytes;
+    int threads;                 /* the most that a block may have */
     unsigned char *shared_begin; /* the row's static shared memory; NULL where it has none */
     unsigned char *shared_end;
 };

@@ -18,6 +18,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
+#include "chance.h"
 #include "cpu_run.h"
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -92,16 +93,7 @@ static struct thread threads[MOST_THREADS];
 
 /* ---- Chance --------------------------------------------------------------------------------- */
 
-/* The splitmix64 generator: a counter, mixed. */
-static uint64_t draw(void)
-{
-    uint64_t x = run.random += 0x9e3779b97f4a7c15u;
-    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-    return x ^ (x >> 31);
-}
-
-static uint32_t draw_below(uint32_t bound) { return (uint32_t)((draw() >> 32) * bound >> 32); }
+static uint32_t draw_below(uint32_t bound) { return chance_below(&run.random, bound); }
 
 static void shuffle(uint32_t *order, uint32_t count)
 {
@@ -356,7 +348,7 @@ static void run_block(uint64_t index)
         threads[i].group = 0;
     }
     do {
-        if (draw() & 1) {
+        if (draw_below(2)) {
             run_interleaved();
         } else {
             run_by_warps();

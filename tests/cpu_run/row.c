@@ -18,6 +18,10 @@ typedef transpose_arguments row_arguments;
 typedef ceiling_arguments row_arguments;
 #endif
 
+#ifndef THREADS_Y
+#define THREADS_Y 1
+#endif
+
 #define JOINED(first, second) first##second
 #define JOIN(first, second) JOINED(first, second)
 #define TEXT_OF(name) #name
@@ -37,6 +41,7 @@ const struct cpu_kernel JOIN(cpu_kernel_, KERNEL_NAME) = {
     .name = TEXT(KERNEL_NAME),
     .run = run,
     .argument_bytes = sizeof(row_arguments),
+    .threads = THREADS_X * THREADS_Y,
     .shared_begin = SHARED_BEGIN,
     .shared_end = SHARED_END,
 };
