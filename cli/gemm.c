@@ -46,7 +46,7 @@ struct request {
     bool trans_b;
     double alpha;
     double beta;
-    int order; /* carat_order, or -1 to follow the input */
+    int order; /* a carat_order, by its place in "fortran|c"; -1 follows the input */
     carat_device_kind device_kind;
     int device_index;
     int accuracy;
@@ -564,15 +564,17 @@ static void print_matrix(const struct request *request, const struct work *work,
     const struct matrix *matrix = &work->matrices[which];
     char source[64];
     const char *path = request->paths[which];
-    if (!path && which != MATRIX_D) {
+    if (!path && which == MATRIX_D) {
+        path = "not saved";
+    } else if (!path) {
         snprintf(source, sizeof(source), "random %s, seed %lld",
                  request->family == FAMILY_NORMAL ? "normal" : "uniform", (long long)request->seed);
         path = source;
     }
     char shape[64];
     snprintf(shape, sizeof(shape), "%lld x %lld", (long long)matrix->rows, (long long)matrix->columns);
-    printf("%-9s%-16s%-6s%-9s%s\n", matrix_names[which], shape, carat_type_name(matrix->type),
-           matrix->order == CARAT_ROW_MAJOR ? "C" : "Fortran", path ? path : "");
+    const char *order = matrix->order == CARAT_ROW_MAJOR ? "C" : "Fortran";
+    printf("%-9s%-16s%-6s%-9s%s\n", matrix_names[which], shape, carat_type_name(matrix->type), order, path);
 }
 
 static void print_input(const struct request *request, const struct work *work)
@@ -625,21 +627,22 @@ static void print_timing(const struct work *work, const struct timing *timing, c
     }
 }
 
-static void print_check(const struct work *work, const struct check *check)
+static void print_check(const struct request *request, const struct work *work, const struct check *check)
 {
+    const char *scale = work->uses_c          ? "|alpha A||B| + |beta C|"
+                        : request->alpha != 1 ? "|alpha A||B|"
+                                              : "|A||B|";
     int64_t m = work->problem.m, n = work->problem.n;
-    printf("%-9s%s: ", "check", check->pass ? "passed" : "FAILED");
-    if (check->exact) {
-        printf("%lld of %lld entries differ from the exact result modulo 2^32", (long long)check->wrong,
-               (long long)(check->rows * check->columns));
-    } else {
-        printf("max |D - ref| / (%s) = %.2e, bound %.2e", work->uses_c ? "|alpha A||B| + |beta C|" : "|A||B|",
-               check->error, check->bound);
-    }
+    printf("%-9s%s, ", "check", check->pass ? "passed" : "FAILED");
     if (check->rows == m && check->columns == n) {
-        printf(", all %lld entries\n", (long long)(m * n));
+        printf("all %lld entries", (long long)(m * n));
     } else {
-        printf(", %lld x %lld entries sampled\n", (long long)check->rows, (long long)check->columns);
+        printf("%lld x %lld sampled entries", (long long)check->rows, (long long)check->columns);
+    }
+    printf(" against %s\n",
+           check->exact ? "the exact result modulo 2^32" : "a reference of higher precision");
+    if (!check->exact) {
+        printf("%-9smax |D - ref| / (%s) = %.2e, bound %.2e\n", "", scale, check->error, check->bound);
     }
     if (!check->pass) {
         printf("%-9s%lld wrong, worst D(%lld, %lld) = %.9g instead of %.9g\n", "", (long long)check->wrong,
@@ -698,7 +701,7 @@ static bool multiply(const struct request *request, struct work *work)
         print_timing(work, &from_host, cuda ? "with copies in and out, " : "", !measured);
     }
     if (request->check) {
-        print_check(work, &check);
+        print_check(request, work, &check);
         if (!check.pass) {
             command_failed(command, "the result is wrong: see the check%s",
                            request->paths[MATRIX_D] ? "; nothing was written" : "");

@@ -168,8 +168,7 @@ static const char *cuda_advice(carat_status status)
 {
     switch (status) {
     case CARAT_UNSUPPORTED:
-        return "This build has no CUDA kernels: install the CUDA toolkit (nvcc) and configure and build "
-               "Carat again.";
+        return "To add CUDA, install the CUDA toolkit (nvcc), then configure and build Carat again.";
     case CARAT_NO_DRIVER:
         return "Where there is an NVIDIA GPU, install its driver; nothing else of CUDA is needed to run.";
     case CARAT_DRIVER_TOO_OLD:
