@@ -115,6 +115,18 @@ static inline unsigned int __float_as_uint(float value)
     return bits;
 }
 
+/* Four bytes picked from the eight of x (0 to 3) and y (4 to 7): the lowest by the lowest digit. */
+static inline unsigned int __byte_perm(unsigned int x, unsigned int y, unsigned int digits)
+{
+    uint64_t both = (uint64_t)y << 32 | x;
+    unsigned int picked = 0;
+    for (int place = 0; place < 4; place++) {
+        unsigned int digit = digits >> 4 * place & 7;
+        picked |= (unsigned int)(both >> 8 * digit & 0xff) << 8 * place;
+    }
+    return picked;
+}
+
 /* The compiler of the kernels is told not to contract, so one operation is one rounding. */
 static inline float __fadd_rn(float x, float y) { return x + y; }
 static inline float __fsub_rn(float x, float y) { return x - y; }
