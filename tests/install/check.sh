@@ -119,7 +119,7 @@ page_examples() {
 second_build() {
     local output
     "$CMAKE" "$BUILD" >/dev/null
-    output=$("$CMAKE" --build "$BUILD")
+    output=$("$CMAKE" --build "$BUILD" 2>&1) || fail "it does not build: $output"
     printf '%s\n' "$output"
     if grep -v -e '^ninja: no work to do\.$' -e 'Re-checking globbed directories' <<<"$output"; then
         fail "the second build did the above"
