@@ -1,5 +1,6 @@
 # CARAT_NVCC: the compiler of the kernels, or empty for a build for the CPU alone; and
-# CARAT_NVCC_ARCHITECTURES: what it can compile for, as compute_75 ...
+# CARAT_NVCC_ARCHITECTURES: what it can compile for, as compute_75 ...; CARAT_NVCC_HOST: the options by
+# which it gets along with this machine's C++ compiler.
 set(CARAT_NVCC "")
 if(NOT CARAT_CUDA STREQUAL "OFF")
     find_program(CARAT_NVCC_PROGRAM nvcc HINTS ENV CUDA_HOME ENV CUDA_PATH PATHS /usr/local/cuda PATH_SUFFIXES bin)
@@ -9,6 +10,35 @@ if(NOT CARAT_CUDA STREQUAL "OFF")
         message(FATAL_ERROR "CARAT_CUDA is ON, but no nvcc was found. Add it to PATH, or set CARAT_NVCC_PROGRAM.")
     endif()
 endif()
+
+# nvcc reads kernels through a C++ compiler of the host, and refuses one newer than itself. The kernels hold
+# no host code, so its version does not matter: the first way that compiles an empty kernel will do.
+set(CARAT_NVCC_HOST "")
+if(CARAT_NVCC)
+    set(probe ${PROJECT_BINARY_DIR}/nvcc_probe)
+    file(WRITE ${probe}.cu "#include <assert.h>\n#include <stdint.h>\nextern \"C\" __global__ void probe(void) {}\n")
+    foreach(way "" "-allow-unsupported-compiler" "-allow-unsupported-compiler;-ccbin;clang++-14")
+        execute_process(COMMAND ${CARAT_NVCC} -fatbin -std=c++17 ${way} -o ${probe}.fatbin ${probe}.cu
+            RESULT_VARIABLE failed OUTPUT_VARIABLE said ERROR_VARIABLE said)
+        if(failed AND NOT DEFINED first_said)
+            set(first_said "${said}")
+        elseif(NOT failed)
+            set(CARAT_NVCC_HOST ${way})
+            break()
+        endif()
+    endforeach()
+    if(failed)
+        if(CARAT_CUDA STREQUAL "ON")
+            set(level FATAL_ERROR)
+        else()
+            set(level WARNING)
+        endif()
+        message(${level} "${CARAT_NVCC} cannot compile an empty kernel, so there will be no CUDA kernels. It needs a "
+            "C++ compiler of the host (Debian and Ubuntu: g++, or clang-14). It says:\n${first_said}")
+        set(CARAT_NVCC "")
+    endif()
+endif()
+
 if(CARAT_NVCC)
     execute_process(COMMAND ${CARAT_NVCC} --list-gpu-arch OUTPUT_VARIABLE listed OUTPUT_STRIP_TRAILING_WHITESPACE)
     string(REGEX MATCHALL "compute_[0-9]+a?" CARAT_NVCC_ARCHITECTURES "${listed}")
