@@ -36,7 +36,7 @@ struct kernel {
     int thread_m;
     int thread_n;
     int vector;
-    int band;       /* tiles of m high in which a transpose walks its tiles; 0: all */
+    int band;       /* tiles of m high in which a transpose walks its tiles */
     int min_blocks; /* blocks that fit a multiprocessor at once, as the kernel was built to */
     int ops_per_round; /* ceilings: what a round is worth, see ceiling_arguments */
     int rate;       /* percent of its unit's ceiling that large problems reach, for the cost model */

@@ -61,11 +61,11 @@ typedef struct tiling {
 } tiling;
 
 /* A thread's units of a tile: the first one, and how many steps there are from it to the edge. */
-typedef struct run {
+typedef struct thread_run {
     int64_t row;
     int64_t column;
     int32_t left; /* a unit u steps on is inside if u * step < left */
-} run;
+} thread_run;
 
 static __device__ inline tiling tile_matrix(int64_t height, int64_t n)
 {
@@ -91,10 +91,10 @@ static __device__ inline tiling tile_matrix(int64_t height, int64_t n)
     return tiling;
 }
 
-static __device__ inline run run_of_thread(const tiling *tiling, int64_t tile)
+static __device__ inline thread_run run_of_thread(const tiling *tiling, int64_t tile)
 {
     int32_t thread = (int32_t)threadIdx.x;
-    run run;
+    thread_run run;
     int64_t left;
     if (tiling->n == 1) {
         run.row = tile * SLOTS + thread;
@@ -127,7 +127,7 @@ static __device__ inline void scale_packs(
     int64_t step_a = tiling.step_rows + tiling.step_columns * lda;
     int64_t step_b = tiling.step_rows + tiling.step_columns * ldb;
     for (int64_t tile = blockIdx.x; tile < tiling.tiles; tile += gridDim.x) {
-        run run = run_of_thread(&tiling, tile);
+        thread_run run = run_of_thread(&tiling, tile);
         const pack *from = (const pack *)a + run.row + run.column * lda;
         pack *to = (pack *)b + run.row + run.column * ldb;
         pack packs[UNROLL];
@@ -162,7 +162,7 @@ static __device__ inline void scale_elements(
     int64_t step_a = tiling.step_rows + tiling.step_columns * lda;
     int64_t step_b = tiling.step_rows + tiling.step_columns * ldb;
     for (int64_t tile = blockIdx.x; tile < tiling.tiles; tile += gridDim.x) {
-        run run = run_of_thread(&tiling, tile);
+        thread_run run = run_of_thread(&tiling, tile);
         const element *from = a + run.row + run.column * lda;
         element *to = b + run.row + run.column * ldb;
         element elements[UNROLL];

@@ -116,7 +116,7 @@ typedef struct tile {
 } tile;
 
 /*
- * Tiles are walked in bands of BAND tiles (0: all) of m high, down a band's first column of tiles, then
+ * Tiles are walked in bands of BAND tiles of m high, down a band's first column of tiles, then
  * its second. What runs at once is then about square, and long in both matrices' columns.
  */
 static __device__ inline tile tile_of_block(const transpose_arguments *arguments)
@@ -124,7 +124,7 @@ static __device__ inline tile tile_of_block(const transpose_arguments *arguments
     /* A grid has fewer than 2^31 blocks, so that 32 bits do, whose divisions are quicker. */
     uint32_t tiles_m = (uint32_t)arguments->tiles_m;
     uint32_t tiles_n = (uint32_t)arguments->tiles_n;
-    uint32_t band = BAND == 0 || BAND > tiles_m ? tiles_m : BAND;
+    uint32_t band = BAND < tiles_m ? BAND : tiles_m;
     uint32_t first = blockIdx.x / (band * tiles_n) * band;
     uint32_t height = tiles_m - first < band ? tiles_m - first : band;
     uint32_t within = blockIdx.x - first * tiles_n;
