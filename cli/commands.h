@@ -15,5 +15,10 @@ enum exit_code {
 
 int command_info(int argc, char **argv);
 int command_gemm(int argc, char **argv);
+int command_ladder(int argc, char **argv);
+int command_bench(int argc, char **argv);
+int command_verify(int argc, char **argv);
+int command_ceiling(int argc, char **argv);
+int command_explain(int argc, char **argv);
 
 #endif

@@ -13,6 +13,8 @@ static const struct command {
 } commands[] = {
     {"info", command_info, "show the devices and their limits"},
     {"gemm", command_gemm, "multiply two matrices from NumPy files, or generated ones"},
+    {"bench", command_bench, "time the shapes of a file beside other libraries"},
+    {"ceiling", command_ceiling, "measure what this device does at most"},
 };
 enum { COMMAND_COUNT = sizeof(commands) / sizeof(commands[0]) };
 

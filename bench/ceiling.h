@@ -1,0 +1,57 @@
+/*
+ * ceiling.h - this device's measured limits: what its units and its memory do at most, from the loops under
+ * kernels/ceiling/. Every share in a table is a share of these.
+ */
+#ifndef CARAT_BENCH_CEILING_H
+#define CARAT_BENCH_CEILING_H
+
+#include <jansson.h>
+#include <stdbool.h>
+
+#include "timer.h"
+
+enum { MOST_CEILINGS = 24 };
+
+struct ceiling {
+    char name[48];     /* the row's name, or what the host measures: "launch", "host_to_device", ... */
+    char unit[16];     /* "TFLOP/s", "TOP/s", "GB/s", "us" */
+    double value;      /* 0: not measured, for the reason given */
+    char reason[160];
+    double sm_clock_mhz;
+    double power_w;
+};
+
+struct ceilings {
+    struct ceiling items[MOST_CEILINGS];
+    int count;
+};
+
+/*
+ * Runs every row of OPERATION_CEILING, each for at least `seconds`, and the driver's own copy, a launch, and
+ * the link to the host. bytes is the size of the buffers (0: a GiB, or a sixteenth of the memory if
+ * that is less). A row that the device cannot run stands in the list with its reason.
+ */
+carat_status ceilings_measure(struct timer *timer, double seconds, size_t bytes, struct ceilings *ceilings);
+
+/* The value under a name, or 0. */
+double ceilings_value(const struct ceilings *ceilings, const char *name);
+
+/* The ceiling of the unit that does products of a type without losing accuracy; NULL where none is known. */
+const struct ceiling *ceilings_of_type(const struct ceilings *ceilings, carat_type type);
+
+/*
+ * The least time in which the device can do a problem: its operations at the ceiling of its type, or its bytes
+ * at the rate of the memory, whichever is longer; 0 where the ceilings are not known. bound, where not
+ * NULL, is set to the name of the ceiling that binds.
+ */
+double ceilings_floor_seconds(
+    const struct ceilings *ceilings,
+    const carat_gemm_problem *problem,
+    const char **bound);
+
+json_t *ceilings_to_json(const struct ceilings *ceilings);
+
+/* Reads what `carat ceiling --json` wrote. */
+carat_status ceilings_read(const char *path, struct ceilings *ceilings);
+
+#endif

@@ -1,0 +1,117 @@
+/* contender_carat.c - Carat as its users call it (with a plan made once), and single rows of its catalogue. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "contender.h"
+#include "cuda/cuda.h"
+#include "status.h"
+
+/* One or zero in the type of the scalars. */
+union scalar {
+    float f32;
+    double f64;
+    int32_t s32;
+};
+
+struct carat_contender {
+    struct contender head;
+    const struct kernel *row; /* NULL: the library chooses */
+    carat_plan *plan;
+    struct problem problem;
+    union scalar one;
+    union scalar zero;
+};
+
+static union scalar scalar_of(carat_type type, int value)
+{
+    union scalar scalar = {0};
+    switch (carat_scalar_type(type)) {
+    case CARAT_F64:
+        scalar.f64 = value;
+        break;
+    case CARAT_S32:
+        scalar.s32 = value;
+        break;
+    default:
+        scalar.f32 = (float)value;
+    }
+    return scalar;
+}
+
+static carat_status prepare(struct contender *contender, const struct workload *workload)
+{
+    struct carat_contender *self = (struct carat_contender *)contender;
+    self->one = scalar_of(workload->problem.type_ab, 1);
+    self->zero = scalar_of(workload->problem.type_ab, 0);
+    if (self->row) {
+        CARAT_TRY(problem_check(&workload->problem, &self->problem));
+        CARAT_TRY(cuda_kernel_check(contender->place->device, self->row));
+        snprintf(contender->plan, sizeof(contender->plan), "%s", self->row->name);
+        return CARAT_OK;
+    }
+    CARAT_TRY(carat_plan_create(contender->place->context, &workload->problem, &self->plan));
+    snprintf(contender->plan, sizeof(contender->plan), "%s", carat_plan_explain(self->plan));
+    return CARAT_OK;
+}
+
+static carat_status run(struct contender *contender, const struct workload *workload, int set)
+{
+    struct carat_contender *self = (struct carat_contender *)contender;
+    const void *a = workload_a(workload, set);
+    const void *b = workload_b(workload, set);
+    void *d = workload_d(workload, set);
+    if (self->row) {
+        struct operands operands = {.alpha = &self->one, .a = a, .b = b, .beta = &self->zero, .c = NULL, .d = d};
+        return cuda_gemm_with(contender->place->device, self->row, &self->problem, &operands,
+                              contender->place->stream);
+    }
+    carat_run how = {.stream = contender->place->stream};
+    return carat_plan_run(self->plan, &self->one, a, b, &self->zero, NULL, d, &how);
+}
+
+static void unprepare(struct contender *contender)
+{
+    struct carat_contender *self = (struct carat_contender *)contender;
+    carat_plan_destroy(self->plan);
+    self->plan = NULL;
+}
+
+static void close_carat(struct contender *contender)
+{
+    unprepare(contender);
+    free(contender);
+}
+
+static const struct contender_functions functions = {prepare, run, unprepare, close_carat};
+
+static carat_status open_contender(
+    struct place *place,
+    const char *name,
+    const struct kernel *row,
+    struct contender **contender)
+{
+    *contender = NULL;
+    struct carat_contender *self = calloc(1, sizeof(*self));
+    if (!self) {
+        return fail(CARAT_OUT_OF_HOST_MEMORY, "no memory for a contender");
+    }
+    self->head.functions = &functions;
+    self->head.place = place;
+    self->head.accuracy = "strict";
+    self->row = row;
+    snprintf(self->head.name, sizeof(self->head.name), "%s", name);
+    snprintf(self->head.version, sizeof(self->head.version), "%s", carat_version());
+    *contender = &self->head;
+    return CARAT_OK;
+}
+
+carat_status contender_open_carat(struct place *place, const char *name, struct contender **contender)
+{
+    return open_contender(place, name, NULL, contender);
+}
+
+carat_status contender_open_row(struct place *place, const struct kernel *row, struct contender **contender)
+{
+    return open_contender(place, row->name, row, contender);
+}

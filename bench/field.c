@@ -1,0 +1,135 @@
+/* field.c - opens contenders by name and measures them together. */
+#include "field.h"
+
+#include <string.h>
+
+#include "status.h"
+
+carat_status field_open(carat_device_kind kind, int index, struct field *field)
+{
+    *field = (struct field){0};
+    CARAT_TRY(stage_open(kind, index, &field->stages[0]));
+    field->open_stages[field->stage_count++] = &field->stages[0];
+    return CARAT_OK;
+}
+
+void field_close(struct field *field)
+{
+    for (int i = 0; i < field->count; i++) {
+        contender_close(field->contenders[i]);
+    }
+    for (int i = 0; i < field->stage_count; i++) {
+        stage_close(field->open_stages[i]);
+    }
+    field->count = 0;
+    field->stage_count = 0;
+}
+
+static carat_status take(struct field *field, carat_status status, struct contender *contender)
+{
+    if (status != CARAT_OK) {
+        return status;
+    }
+    if (field->count == MOST_CONTENDERS) {
+        contender_close(contender);
+        return fail(CARAT_INVALID_ARGUMENT, "more than %d contenders", MOST_CONTENDERS);
+    }
+    field->contenders[field->count++] = contender;
+    return CARAT_OK;
+}
+
+carat_status field_add_carat(struct field *field)
+{
+    struct contender *contender = NULL;
+    carat_status status = contender_open_carat(&field->stages[0].place, "carat", &contender);
+    return take(field, status, contender);
+}
+
+carat_status field_add_row(struct field *field, const struct kernel *row)
+{
+    struct contender *contender = NULL;
+    carat_status status = contender_open_row(&field->stages[0].place, row, &contender);
+    return take(field, status, contender);
+}
+
+/* The place of those who run on the CPU. */
+static carat_status host_place(struct field *field, struct place **place)
+{
+    if (!field->stages[0].place.cuda) {
+        *place = &field->stages[0].place;
+        return CARAT_OK;
+    }
+    if (field->stage_count == 1) {
+        CARAT_TRY(stage_open(CARAT_DEVICE_CPU, 0, &field->stages[1]));
+        field->open_stages[field->stage_count++] = &field->stages[1];
+    }
+    *place = &field->stages[1].place;
+    return CARAT_OK;
+}
+
+carat_status field_add_peer(struct field *field, const char *name)
+{
+    struct contender *contender = NULL;
+    if (strcmp(name, "cublas") == 0) {
+        return take(field, contender_open_cublas(&field->stages[0].place, &contender), contender);
+    }
+    if (strcmp(name, "cublaslt") == 0) {
+        return take(field, contender_open_cublaslt(&field->stages[0].place, &contender), contender);
+    }
+    struct place *host = NULL;
+    if (strcmp(name, "openblas") == 0) {
+        CARAT_TRY(host_place(field, &host));
+        return take(field, contender_open_carat(host, name, &contender), contender);
+    }
+    if (strncmp(name, "blas:", 5) == 0 && name[5]) {
+        CARAT_TRY(host_place(field, &host));
+        return take(field, contender_open_blas(host, name + 5, &contender), contender);
+    }
+    return fail(CARAT_INVALID_ARGUMENT, "'%s' is no contender: cublas, cublaslt, openblas or blas:PATH", name);
+}
+
+carat_status field_measure(
+    struct field *field,
+    const carat_gemm_problem *problem,
+    const struct measure_options *options,
+    struct result *results)
+{
+    return measure_problem(field->open_stages, field->stage_count, field->contenders, field->count, problem,
+                           options, results);
+}
+
+int field_find(const struct field *field, const char *name)
+{
+    for (int i = 0; i < field->count; i++) {
+        if (strcmp(field->contenders[i]->name, name) == 0) {
+            return i;
+        }
+    }
+    return -1;
+}
+
+static bool is_peer(const struct field *field, int i, bool cublas_only)
+{
+    const char *name = field->contenders[i]->name;
+    if (strcmp(name, "cublas") == 0 || strcmp(name, "cublaslt") == 0) {
+        return true;
+    }
+    return !cublas_only && (strcmp(name, "openblas") == 0 || strncmp(name, "blas:", 5) == 0);
+}
+
+double field_peer_seconds(const struct field *field, const struct result *results)
+{
+    for (int cublas_only = 1; cublas_only >= 0; cublas_only--) {
+        double best = 0;
+        for (int i = 0; i < field->count; i++) {
+            double seconds = result_seconds(&results[i]);
+            if (seconds > 0 && is_peer(field, i, cublas_only) && (best == 0 || seconds < best)) {
+                best = seconds;
+            }
+        }
+        if (best > 0) {
+            return best;
+        }
+    }
+    return 0;
+}

@@ -1,0 +1,47 @@
+/* field.h - the contenders of a measurement, opened from a list of names. */
+#ifndef CARAT_BENCH_FIELD_H
+#define CARAT_BENCH_FIELD_H
+
+#include "measure.h"
+
+enum { MOST_CONTENDERS = 64 };
+
+struct field {
+    struct stage stages[2]; /* the device that is measured; the CPU beside it, once someone needs it */
+    struct stage *open_stages[2];
+    int stage_count;
+    struct contender *contenders[MOST_CONTENDERS];
+    int count;
+};
+
+/* Opens the device to measure. */
+carat_status field_open(carat_device_kind kind, int index, struct field *field);
+void field_close(struct field *field);
+
+/* Adds Carat itself on the device, or one row of its catalogue. */
+carat_status field_add_carat(struct field *field);
+carat_status field_add_row(struct field *field, const struct kernel *row);
+
+/*
+ * Adds a peer by its name: cublas, cublaslt, openblas (the CPU device's BLAS) or blas:PATH.
+ * CARAT_UNSUPPORTED where it is not installed here; CARAT_INVALID_ARGUMENT where there is no such name.
+ */
+carat_status field_add_peer(struct field *field, const char *name);
+
+/* Measures one problem with everyone. */
+carat_status field_measure(
+    struct field *field,
+    const carat_gemm_problem *problem,
+    const struct measure_options *options,
+    struct result *results);
+
+/* Where a contender stands in the list, or -1. */
+int field_find(const struct field *field, const char *name);
+
+/*
+ * The seconds of the peer that ratios are against: the better of cublas and cublaslt where either was
+ * timed, else the best of the other peers (not rows and not carat); 0 where there is none.
+ */
+double field_peer_seconds(const struct field *field, const struct result *results);
+
+#endif

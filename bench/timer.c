@@ -1,0 +1,141 @@
+/* timer.c - times regions of work. */
+#include "timer.h"
+
+#include <time.h>
+
+#include "cuda/cuda.h"
+#include "status.h"
+
+double now_seconds(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+carat_status timer_open(struct place *place, struct meter *meter, struct timer *timer)
+{
+    *timer = (struct timer){.place = place, .meter = meter};
+    if (!place->cuda) {
+        return CARAT_OK;
+    }
+    CARAT_TRY(cuda_event_create(place->device, &timer->begin));
+    carat_status status = cuda_event_create(place->device, &timer->end);
+    if (status != CARAT_OK) {
+        timer_close(timer);
+    }
+    return status;
+}
+
+void timer_close(struct timer *timer)
+{
+    if (timer->place && timer->place->cuda) {
+        cuda_event_destroy(timer->place->device, timer->begin);
+        cuda_event_destroy(timer->place->device, timer->end);
+    }
+    *timer = (struct timer){0};
+}
+
+static carat_status put_calls(timed_call *call, void *context, int calls)
+{
+    for (int i = 0; i < calls; i++) {
+        CARAT_TRY(call(context, i));
+    }
+    return CARAT_OK;
+}
+
+carat_status timer_region(
+    struct timer *timer,
+    timed_call *call,
+    void *context,
+    int calls,
+    double *seconds,
+    struct reading *reading)
+{
+    struct place *place = timer->place;
+    if (!place->cuda) {
+        double begin = now_seconds();
+        CARAT_TRY(put_calls(call, context, calls));
+        *seconds = now_seconds() - begin;
+        if (reading) {
+            *reading = (struct reading){0};
+        }
+        return CARAT_OK;
+    }
+    CARAT_TRY(cuda_event_record(place->device, timer->begin, place->stream));
+    CARAT_TRY(put_calls(call, context, calls));
+    CARAT_TRY(cuda_event_record(place->device, timer->end, place->stream));
+    if (reading) {
+        *reading = timer->meter ? meter_read(timer->meter) : (struct reading){0};
+    }
+    float milliseconds = 0;
+    CARAT_TRY(cuda_event_elapsed_ms(place->device, timer->begin, timer->end, &milliseconds));
+    *seconds = (double)milliseconds / 1e3;
+    return CARAT_OK;
+}
+
+struct products {
+    struct contender *contender;
+    const struct workload *workload;
+    int first;
+};
+
+static carat_status run_product(void *context, int i)
+{
+    struct products *products = context;
+    int set = (products->first + i) % products->workload->sets;
+    return products->contender->functions->run(products->contender, products->workload, set);
+}
+
+carat_status timer_products(
+    struct timer *timer,
+    struct contender *contender,
+    const struct workload *workload,
+    int first,
+    int calls,
+    double *seconds,
+    struct reading *reading)
+{
+    struct products products = {contender, workload, first};
+    return timer_region(timer, run_product, &products, calls, seconds, reading);
+}
+
+carat_status timer_capture(
+    struct timer *timer,
+    struct contender *contender,
+    const struct workload *workload,
+    int calls,
+    void **graph)
+{
+    struct place *place = timer->place;
+    struct products products = {contender, workload, 0};
+    *graph = NULL;
+    CARAT_TRY(cuda_capture_begin(place->device, place->stream));
+    carat_status status = put_calls(run_product, &products, calls);
+    /* The recording is ended whatever came of the calls: the stream must be usable again. */
+    carat_status end_status = cuda_capture_end(place->device, place->stream, graph);
+    if (status != CARAT_OK) {
+        cuda_graph_destroy(place->device, *graph);
+        *graph = NULL;
+        return status;
+    }
+    return end_status;
+}
+
+struct replay {
+    struct place *place;
+    void *graph;
+};
+
+static carat_status launch_graph(void *context, int i)
+{
+    (void)i;
+    struct replay *replay = context;
+    return cuda_graph_launch(replay->place->device, replay->graph, replay->place->stream);
+}
+
+carat_status timer_replay(struct timer *timer, void *graph, double *seconds)
+{
+    struct replay replay = {timer->place, graph};
+    return timer_region(timer, launch_graph, &replay, 1, seconds, NULL);
+}

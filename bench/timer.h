@@ -1,0 +1,57 @@
+/*
+ * timer.h - how long a region of work takes: device events around it on a CUDA device, the host's clock
+ * elsewhere. A region is many calls, so that its ends do not weigh.
+ */
+#ifndef CARAT_BENCH_TIMER_H
+#define CARAT_BENCH_TIMER_H
+
+#include "contender.h"
+#include "meter.h"
+
+/* Seconds from some fixed moment. */
+double now_seconds(void);
+
+struct timer {
+    struct place *place;
+    struct meter *meter; /* read while the region runs; NULL not to */
+    void *begin;
+    void *end;
+};
+
+carat_status timer_open(struct place *place, struct meter *meter, struct timer *timer);
+void timer_close(struct timer *timer);
+
+/* Work to be timed: puts call number i on the place's stream. */
+typedef carat_status timed_call(void *context, int i);
+
+/* Seconds of the whole region of `calls` calls; *reading (may be NULL) is taken while it runs. */
+carat_status timer_region(
+    struct timer *timer,
+    timed_call *call,
+    void *context,
+    int calls,
+    double *seconds,
+    struct reading *reading);
+
+/* The same of products: from set `first` on, round and round the workload's sets. */
+carat_status timer_products(
+    struct timer *timer,
+    struct contender *contender,
+    const struct workload *workload,
+    int first,
+    int calls,
+    double *seconds,
+    struct reading *reading);
+
+/* Records `calls` products as a graph, for cuda_graph_launch; NULL in *graph on failure. */
+carat_status timer_capture(
+    struct timer *timer,
+    struct contender *contender,
+    const struct workload *workload,
+    int calls,
+    void **graph);
+
+/* Seconds of one replay. */
+carat_status timer_replay(struct timer *timer, void *graph, double *seconds);
+
+#endif

@@ -1,0 +1,254 @@
+/* workload.c - lays out the operands of a measured problem and checks its result. */
+#include "workload.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "context.h"
+#include "cuda/cuda.h"
+#include "generate.h"
+#include "status.h"
+
+enum { MOST_SETS = 1024 };
+
+/* Host memory is rotated beyond this: more than the share of the last cache that a few cores have. */
+static const double HOST_CACHE_BYTES = 32e6;
+
+carat_status place_open(carat_device_kind kind, int index, struct place *place)
+{
+    *place = (struct place){0};
+    CARAT_TRY(carat_context_create(kind, index, &place->context));
+    place->device = carat_context_device(place->context);
+    carat_status status = carat_device_query(place->context, &place->info);
+    if (status == CARAT_OK) {
+        place->cuda = place->info.kind == CARAT_DEVICE_CUDA;
+        status = carat_stream_create(place->context, &place->stream);
+    }
+    if (status != CARAT_OK) {
+        carat_context_destroy(place->context);
+        *place = (struct place){0};
+    }
+    return status;
+}
+
+void place_close(struct place *place)
+{
+    if (place->context) {
+        carat_stream_destroy(place->context, place->stream);
+        carat_context_destroy(place->context);
+    }
+    *place = (struct place){0};
+}
+
+carat_status place_memset(struct place *place, void *pointer, int byte, size_t bytes)
+{
+    if (place->cuda) {
+        return cuda_memset(place->device, pointer, (unsigned char)byte, bytes, place->stream);
+    }
+    memset(pointer, byte, bytes);
+    return CARAT_OK;
+}
+
+static int64_t round_up(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
+
+static void release(struct arena *arena)
+{
+    if (arena->place) {
+        carat_release(arena->place->context, arena->inputs);
+        carat_release(arena->place->context, arena->outputs);
+    }
+    arena->inputs = NULL;
+    arena->outputs = NULL;
+    arena->input_elements = 0;
+    arena->output_bytes = 0;
+}
+
+void arena_free(struct arena *arena)
+{
+    release(arena);
+    free(arena->tile);
+    *arena = (struct arena){.place = arena->place};
+}
+
+carat_status fill_random(struct place *place, carat_type type, const void *tile, void *pointer, int64_t elements)
+{
+    size_t size = carat_type_size(type);
+    int64_t done = elements < RANDOM_PERIOD ? elements : RANDOM_PERIOD;
+    CARAT_TRY(carat_copy(place->context, pointer, tile, (size_t)done * size, place->stream));
+    while (done < elements) { /* the tile is there once; the rest are copies, twice as much each time */
+        int64_t more = elements - done < done ? elements - done : done;
+        CARAT_TRY(carat_copy(place->context, (char *)pointer + (size_t)done * size, pointer, (size_t)more * size,
+                             place->stream));
+        done += more;
+    }
+    return carat_synchronize(place->context, place->stream);
+}
+
+carat_status make_random_tile(carat_type type, void **tile)
+{
+    *tile = malloc(RANDOM_PERIOD * carat_type_size(type));
+    if (!*tile) {
+        return fail(CARAT_OUT_OF_HOST_MEMORY, "no memory for %d random numbers", RANDOM_PERIOD);
+    }
+    generate(type, FAMILY_NORMAL, 1, RANDOM_PERIOD, *tile);
+    return CARAT_OK;
+}
+
+static int count_sets(const struct place *place, double set_bytes)
+{
+    double cache = place->cuda ? (double)place->info.l2_bytes : HOST_CACHE_BYTES;
+    if (set_bytes >= 8 * cache) {
+        return 1; /* what stays in the cache from the run before is a small part */
+    }
+    double sets = 2 * cache / set_bytes + 1;
+    return sets > MOST_SETS ? MOST_SETS : (int)sets;
+}
+
+carat_status workload_open(struct arena *arena, const carat_gemm_problem *problem, struct workload *workload)
+{
+    size_t size = carat_type_size(problem->type_ab);
+    size_t result_size = carat_type_size(problem->type_cd);
+    int64_t unit = 256; /* elements, so that every base is aligned as an allocation is */
+    int64_t a_elements = round_up(problem->m * problem->k * problem->batch, unit);
+    int64_t b_elements = round_up(problem->k * problem->n * problem->batch, unit);
+    *workload = (struct workload){
+        .arena = arena,
+        .problem = *problem,
+        .set_elements = a_elements + b_elements,
+        .b_first = a_elements,
+        .output_elements = round_up(problem->m * problem->n * problem->batch, unit),
+    };
+    double set_bytes = (double)workload->set_elements * (double)size +
+                       (double)workload->output_elements * (double)result_size;
+    workload->sets = count_sets(arena->place, set_bytes);
+
+    int64_t input_elements = workload->set_elements * workload->sets;
+    size_t output_bytes = (size_t)workload->output_elements * result_size * (size_t)workload->sets;
+    bool same_inputs = arena->type == problem->type_ab && arena->input_elements >= input_elements;
+    if (same_inputs && arena->output_bytes >= output_bytes) {
+        return CARAT_OK;
+    }
+    release(arena);
+    if (!arena->tile || arena->type != problem->type_ab) {
+        free(arena->tile);
+        arena->type = problem->type_ab;
+        CARAT_TRY(make_random_tile(problem->type_ab, &arena->tile));
+    }
+    CARAT_TRY(carat_allocate(arena->place->context, CARAT_MEMORY_DEVICE, (size_t)input_elements * size,
+                             &arena->inputs));
+    CARAT_TRY(carat_allocate(arena->place->context, CARAT_MEMORY_DEVICE, output_bytes, &arena->outputs));
+    arena->output_bytes = output_bytes;
+    arena->input_elements = input_elements;
+    return fill_random(arena->place, arena->type, arena->tile, arena->inputs, input_elements);
+}
+
+const void *workload_a(const struct workload *workload, int set)
+{
+    size_t size = carat_type_size(workload->problem.type_ab);
+    return (const char *)workload->arena->inputs + (size_t)(workload->set_elements * set) * size;
+}
+
+const void *workload_b(const struct workload *workload, int set)
+{
+    size_t size = carat_type_size(workload->problem.type_ab);
+    return (const char *)workload_a(workload, set) + (size_t)workload->b_first * size;
+}
+
+void *workload_d(const struct workload *workload, int set)
+{
+    size_t size = carat_type_size(workload->problem.type_cd);
+    return (char *)workload->arena->outputs + (size_t)(workload->output_elements * set) * size;
+}
+
+double workload_operations(const carat_gemm_problem *problem)
+{
+    return 2.0 * (double)problem->m * (double)problem->n * (double)problem->k * (double)problem->batch;
+}
+
+double workload_bytes(const carat_gemm_problem *problem)
+{
+    double m = (double)problem->m;
+    double n = (double)problem->n;
+    double k = (double)problem->k;
+    double input = (m * k + k * n) * (double)carat_type_size(problem->type_ab);
+    return (double)problem->batch * (input + m * n * (double)carat_type_size(problem->type_cd));
+}
+
+carat_status references_compute(const struct workload *workload, int64_t budget, struct references *references)
+{
+    *references = (struct references){0};
+    int64_t batch = workload->problem.batch;
+    const int64_t problems[] = {0, batch / 3, batch / 2, batch - 1};
+    for (int i = 0; i < 4; i++) {
+        if (i > 0 && problems[i] == problems[i - 1]) {
+            continue;
+        }
+        struct source a = {workload->problem.type_ab, workload->arena->tile, 0, RANDOM_PERIOD};
+        struct source b = a;
+        b.first = workload->b_first;
+        struct reference *reference = &references->items[references->count++];
+        carat_status status = reference_compute(&workload->problem, problems[i], &a, &b, budget, reference);
+        if (status != CARAT_OK) {
+            references_free(references);
+            return status;
+        }
+    }
+    return CARAT_OK;
+}
+
+void references_free(struct references *references)
+{
+    for (int i = 0; i < references->count; i++) {
+        reference_free(&references->items[i]);
+    }
+    references->count = 0;
+}
+
+static size_t result_bytes(const struct workload *workload)
+{
+    const carat_gemm_problem *problem = &workload->problem;
+    return (size_t)(problem->m * problem->n * problem->batch) * carat_type_size(problem->type_cd);
+}
+
+carat_status workload_poison(const struct workload *workload)
+{
+    return place_memset(workload->arena->place, workload_d(workload, 0), 0xff, result_bytes(workload));
+}
+
+carat_status workload_check(
+    const struct workload *workload,
+    const struct references *references,
+    struct verdict *verdict)
+{
+    struct place *place = workload->arena->place;
+    const carat_gemm_problem *problem = &workload->problem;
+    size_t bytes = result_bytes(workload);
+    void *d = malloc(bytes);
+    if (!d) {
+        return fail(CARAT_OUT_OF_HOST_MEMORY, "no memory for a copy of D (%zu bytes)", bytes);
+    }
+    carat_status status = carat_copy(place->context, d, workload_d(workload, 0), bytes, place->stream);
+    if (status == CARAT_OK) {
+        status = carat_synchronize(place->context, place->stream);
+    }
+    if (status == CARAT_OK) {
+        *verdict = (struct verdict){.right = true};
+        for (int i = 0; i < references->count; i++) {
+            struct verdict one = reference_compare(&references->items[i], d, 32);
+            verdict->error = larger_or_nan(verdict->error, one.error);
+            if (!one.right && verdict->right) {
+                verdict->right = false;
+                memcpy(verdict->why, one.why, sizeof(verdict->why));
+            }
+        }
+        int64_t unwritten = find_poison(problem->type_cd, d, problem->m * problem->n * problem->batch);
+        if (unwritten >= 0) {
+            verdict->right = false;
+            snprintf(verdict->why, sizeof(verdict->why), "element %lld of D was not written",
+                     (long long)unwritten);
+        }
+    }
+    free(d);
+    return status;
+}
