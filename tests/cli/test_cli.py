@@ -1,0 +1,688 @@
+"""End-to-end tests of the program carat: what it prints, what it writes, what it refuses.
+
+    CARAT_PROGRAM=build/cli/carat CARAT_SOURCE=. python3 tests/cli/test_cli.py [class ...]
+
+Arrays go to the program as NumPy writes them and come back as NumPy reads them; results are compared with NumPy's
+in longdouble, or in Python's integers modulo 2^32.
+"""
+
+import io
+import itertools
+import json
+import os
+import pty
+import re
+import resource
+import shutil
+import signal
+import subprocess
+import tempfile
+import unittest
+
+import numpy
+
+PROGRAM = os.environ["CARAT_PROGRAM"]
+SOURCE = os.environ["CARAT_SOURCE"]
+NO_DRIVER = "/nonexistent/libcuda.so"
+COMMANDS = re.findall(r'^    \{"([a-z]+)", command_', open(os.path.join(SOURCE, "cli/main.c")).read(), re.M)
+
+# type name: NumPy's, the result's, the rounding unit of the sums, of the result
+TYPES = {
+    "f32": ("<f4", "<f4", 2.0**-24, 0),
+    "f64": ("<f8", "<f8", 2.0**-53, 0),
+    "f16": ("<f2", "<f2", 2.0**-24, 2.0**-11),
+    "bf16": ("<u2", "<u2", 2.0**-24, 2.0**-8),
+    "s32": ("<i4", "<i4", 0, 0),
+    "s8": ("|i1", "<i4", 0, 0),
+}
+
+
+def to_bf16(array):
+    """Rounds to nearest even, for values that are numbers."""
+    bits = numpy.asarray(array, dtype="<f4").view("<u4").astype("u8")
+    return ((bits + 0x7FFF + (bits >> 16 & 1)) >> 16).astype("<u2")
+
+
+def from_bf16(array):
+    return (array.astype("<u4") << 16).view("<f4")
+
+
+def draw(name, rows, columns, generator, order="C"):
+    """A random matrix of a type."""
+    if name in ("s32", "s8"):
+        dtype = TYPES[name][0]
+        limits = numpy.iinfo(dtype)
+        matrix = generator.integers(limits.min, limits.max, (rows, columns), dtype=dtype, endpoint=True)
+    else:
+        matrix = generator.standard_normal((rows, columns))
+        matrix = to_bf16(matrix) if name == "bf16" else matrix.astype(TYPES[name][0])
+    return numpy.array(matrix, order=order)
+
+
+def precise(name, matrix):
+    """The same numbers where products and sums of them keep all digits that matter."""
+    if name in ("s32", "s8"):
+        return matrix.astype(object)
+    if name == "bf16":
+        matrix = from_bf16(matrix)
+    return matrix.astype(numpy.longdouble)
+
+
+def wrap(matrix):
+    """Modulo 2^32, as signed numbers."""
+    return numpy.vectorize(lambda x: (int(x) + 2**31) % 2**32 - 2**31, otypes=["i8"])(matrix)
+
+
+class Case(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.mkdtemp(prefix="carat-cli-")
+        self.addCleanup(shutil.rmtree, self.folder)
+        self.generator = numpy.random.default_rng(7)
+        self.environment = dict(os.environ, CARAT_DRIVER_LIBRARY=NO_DRIVER)
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+    def save(self, name, matrix, version=None):
+        with open(self.path(name), "wb") as file:
+            numpy.lib.format.write_array(file, matrix, version=version)
+        return self.path(name)
+
+    def carat(self, *arguments, code=0, **options):
+        result = subprocess.run(
+            [PROGRAM, *map(str, arguments)], capture_output=True, env=self.environment, timeout=300, text=True, **options
+        )
+        self.assertEqual(result.returncode, code, f"{arguments}\n{result.stdout}\n{result.stderr}")
+        for text in (result.stdout, result.stderr):
+            self.assertNotRegex(text, r"[\x00-\x09\x0b-\x1f\x7f]", "control characters in piped output")
+        return result
+
+    def refused(self, message, *arguments, code=1):
+        """The arguments fail with the message, and leave the folder as it was."""
+        before = self.contents()
+        result = self.carat(*arguments, code=code)
+        self.assertIn(message, result.stderr)
+        self.assertTrue(result.stderr.startswith("carat "), result.stderr)
+        self.assertEqual(self.contents(), before)
+        return result
+
+    def contents(self):
+        contents = {}
+        for name in os.listdir(self.folder):
+            if os.path.isfile(self.path(name)):
+                with open(self.path(name), "rb") as file:
+                    contents[name] = file.read()
+        return contents
+
+    def compare(self, name, a, b, result, alpha=1, beta=0, c=None):
+        """result against alpha a b + beta c, within the error bound of the type's arithmetic."""
+        k = a.shape[1]
+        a, b = precise(name, a), precise(name, b)
+        if c is not None:
+            c = precise("s32" if name == "s8" else name, c)
+        if name in ("s32", "s8"):
+            wanted = alpha * (a @ b if k else numpy.zeros((a.shape[0], b.shape[1]), dtype=object))
+            wanted = wanted if c is None else wanted + beta * c
+            numpy.testing.assert_array_equal(result, wrap(wanted) if wanted.size else wanted)
+            return
+        wanted = alpha * (a @ b)
+        scale = abs(alpha) * (abs(a) @ abs(b))
+        if c is not None:
+            wanted = wanted + beta * c
+            scale = scale + abs(beta * c)
+        unit, result_unit = TYPES[name][2:]
+        allowed = (1.1 * k + 8) * unit * scale + result_unit * abs(wanted) * 1.01 + 2.0**-25
+        got = precise(name, result)
+        self.assertTrue(numpy.all(abs(got - wanted) <= allowed), f"off by {numpy.max(abs(got - wanted))}")
+
+
+class Frame(Case):
+    def test_no_command(self):
+        self.assertIn("Usage: carat COMMAND", self.carat(code=2).stderr)
+
+    def test_unknown_command(self):
+        result = self.carat("gem", code=2)
+        self.assertEqual(result.stderr, "carat: no such command: 'gem'\nTry 'carat --help'.\n")
+
+    def test_help_names_every_command(self):
+        text = self.carat("--help").stdout
+        self.assertGreaterEqual(len(COMMANDS), 2)
+        for name in COMMANDS:
+            self.assertRegex(text, rf"\n  {name} +\S")
+
+    def test_every_command_has_help(self):
+        for name in COMMANDS:
+            with self.subTest(name):
+                text = self.carat(name, "--help").stdout
+                self.assertTrue(text.startswith(f"Usage: carat {name}"), text)
+                self.assertIn("\nOptions:\n", text)
+
+    def test_every_command_refuses_an_unknown_option(self):
+        for name in COMMANDS:
+            with self.subTest(name):
+                result = self.refused("no such option: '--frobnicate'", name, "--frobnicate", code=2)
+                self.assertIn(f"Try 'carat {name} --help'.", result.stderr)
+
+    def test_man_page_names_every_command_and_option(self):
+        page = open(os.path.join(SOURCE, "docs/carat.1")).read().replace("\\-", "-")
+        for name in COMMANDS:
+            self.assertIn(f".Ss carat {name}\n", page)
+            section = page.split(f".Ss carat {name}\n")[1].split(".Ss carat ")[0]
+            for option in re.findall(r"^  (?:-., |    )--([a-z0-9-]+)", self.carat(name, "--help").stdout, re.M):
+                self.assertIn(f"-{option}", section, f"--{option} of {name}")
+
+    def test_version(self):
+        header = open(os.path.join(SOURCE, "include/carat/carat.h")).read()
+        numbers = re.findall(r"#define CARAT_VERSION_(?:MAJOR|MINOR|PATCH) (\d+)", header)
+        self.assertEqual(self.carat("--version").stdout, f"carat {'.'.join(numbers)}\n")
+
+    def test_usage_of_gemm(self):
+        for message, *arguments in (
+            ("give two .npy files, or --m",),
+            ("give two .npy files, or --m", "A.npy"),
+            ("one argument too many: 'C.npy'", "A.npy", "B.npy", "C.npy"),
+            ("give files or --m, not both", "A.npy", "B.npy", "--m", "3"),
+            ("--n, --k, --random and --seed go with --m", "A.npy", "B.npy", "--k", "3"),
+            ("--c goes with files", "--m", "3", "--c", "C.npy"),
+            ("--m is '-1', but should be a whole number, 0 or more", "--m", "-1"),
+            ("--m is '3x', but should be a whole number", "--m=3x"),
+            ("--m is '9223372036854775808', but should be", "--m", 2**63),
+            ("--m needs a value", "--m"),
+            ("--check takes no value", "--check=yes", "--m", "3"),
+            ("--alpha is 'one', but should be a number", "--alpha", "one", "--m", "3"),
+            ("--alpha is 0.5, but products of s8", "--alpha", "0.5", "--m", "3", "--type", "s8"),
+            ("--beta is 2.14748e+09, but products of s32", "--beta", 2**31, "--m", "3", "--type", "s32"),
+            ("--beta is 2, but there is no C", "A.npy", "B.npy", "--beta", "2"),
+            ("--type is 'f8', but should be f32, f64", "--m", "3", "--type", "f8"),
+            ("--order is 'row', but should be fortran|c", "--m", "3", "--order", "row"),
+            ("--device is 'cuda:x', but should be auto", "--m", "3", "--device", "cuda:x"),
+            ("--device is 'gpu', but should be auto", "--m", "3", "--device", "gpu"),
+            ("--repeat is 0, but should be 1 or more", "--m", "3", "--repeat", "0"),
+            ("no such option: '-x'", "-x"),
+        ):
+            with self.subTest(arguments):
+                self.refused(message, "gemm", *arguments, code=2)
+
+    def test_full_standard_output(self):
+        with open("/dev/full", "w") as full:
+            result = subprocess.run(
+                [PROGRAM, "--help"], stdout=full, stderr=subprocess.PIPE, env=self.environment, text=True
+            )
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("No space left", result.stderr)
+
+
+class Info(Case):
+    def test_text(self):
+        text = self.carat("info").stdout
+        self.assertRegex(text, r"\ncpu:0  \S")
+        self.assertRegex(text, rf"\n  logical cores +{os.cpu_count()}\n")
+        self.assertIn("\nNo CUDA device: ", text)
+
+    def test_json(self):
+        info = json.loads(self.carat("info", "--json").stdout)
+        header = open(os.path.join(SOURCE, "include/carat/carat.h")).read()
+        body = header.split("typedef struct carat_device_info {")[1].split("} carat_device_info;")[0]
+        members = re.findall(r"(\w+)(?:\[\d+\])?;", body)
+        self.assertGreater(len(members), 25)
+        self.assertEqual(len(info["devices"]), 1)
+        self.assertEqual(sorted(info["devices"][0]), sorted(members))
+        self.assertEqual(info["devices"][0]["kind"], "cpu")
+        self.assertTrue(info["no_cuda"])
+
+    def test_operand(self):
+        self.refused("one argument too many: 'all'", "info", "all", code=2)
+
+
+class Output(Case):
+    def test_generated(self):
+        for name in TYPES:
+            with self.subTest(name):
+                text = self.carat("gemm", "--m", 40, "--n", 30, "--k", 50, "--type", name, "--check", "--repeat", 3).stdout
+                self.assertRegex(text, rf"\nA +40 x 50 +{name} ")
+                self.assertRegex(text, rf"\nB +50 x 30 +{name} ")
+                self.assertRegex(text, r"\nD +40 x 30 ")
+                self.assertRegex(text, r"\ntime +[0-9.]+ (s|ms|us) +median of 3 runs; best [0-9.]+ (s|ms|us), first ")
+                self.assertRegex(text, r"\nrate +[0-9.]+ G(FL)?OP/s")
+                self.assertRegex(text, r"\nplan +\S")
+                self.assertIn("\ncheck    passed, all 1200 entries", text)
+
+    def test_sampled_check(self):
+        text = self.carat("gemm", "--m", 1500, "--n", 1400, "--k", 200, "--check", "--repeat", 1).stdout
+        self.assertRegex(text, r"\ncheck    passed, \d+ x \d+ sampled entries")
+
+    def test_uniform_is_another_input(self):
+        for arguments in ((), ("--random", "uniform"), ("--seed", "2"), ()):
+            self.carat("gemm", "--m", 20, *arguments, "--repeat", 1, "-o", self.path("D" + "-".join(arguments) + ".npy"))
+        contents = list(self.contents().values())
+        self.assertEqual(len(contents), 3)
+        self.assertEqual(len(set(contents)), 3)
+
+    def test_terminal(self):
+        """Progress is on the terminal, and gone at the end."""
+        main, other = pty.openpty()
+        environment = dict(self.environment, TERM="xterm")
+        with subprocess.Popen(
+            [PROGRAM, "gemm", "--m", "64"], stdout=subprocess.PIPE, stderr=other, env=environment, text=True
+        ) as process:
+            os.close(other)
+            seen = b""
+            while True:
+                try:
+                    piece = os.read(main, 4096)
+                except OSError:  # how Linux ends a terminal
+                    break
+                if not piece:
+                    break
+                seen += piece
+            output = process.stdout.read()
+        os.close(main)
+        self.assertEqual(process.returncode, 0)
+        self.assertIn(b"multiplying", seen)
+        self.assertTrue(seen.endswith(b"\r\x1b[K"), seen)
+        self.assertNotRegex(output, r"[\x00-\x09\x0b-\x1f\x7f]")
+
+    def test_no_cuda(self):
+        result = self.refused("carat gemm: ", "gemm", "--m", 3, "--device", "cuda")
+        self.assertEqual(result.stdout, "")
+        self.refused("index is 1", "gemm", "--m", 3, "--device", "cuda:1")
+
+
+class Products(Case):
+    def test_every_type_order_and_transpose(self):
+        m, n, k = 13, 7, 9
+        out_orders = itertools.cycle(("", "c", "fortran"))
+        for name, order_a, order_b, trans_a, trans_b in itertools.product(TYPES, "CF", "CF", (0, 1), (0, 1)):
+            out_order = next(out_orders)
+            with self.subTest(name=name, orders=order_a + order_b, trans=(trans_a, trans_b), out=out_order):
+                a = draw(name, *((k, m) if trans_a else (m, k)), self.generator, order_a)
+                b = draw(name, *((n, k) if trans_b else (k, n)), self.generator, order_b)
+                arguments = ["gemm", self.save("A.npy", a), self.save("B.npy", b), "-o", self.path("D.npy")]
+                arguments += ["--trans-a"] * trans_a + ["--trans-b"] * trans_b + ["--repeat", 1, "--check"]
+                arguments += ["--order", out_order] if out_order else []
+                arguments += ["--type", "bf16"] if name == "bf16" else []
+                self.assertIn("check    passed", self.carat(*arguments).stdout)
+                result = numpy.load(self.path("D.npy"))
+                self.assertEqual(result.dtype.str, TYPES[name][1])
+                fortran = order_a == order_b == "F" if not out_order else out_order == "fortran"
+                self.assertEqual(result.flags.f_contiguous, fortran)
+                self.assertEqual(result.flags.c_contiguous, not fortran)
+                self.compare(name, a.T if trans_a else a, b.T if trans_b else b, result)
+
+    def test_larger(self):
+        for name in ("f32", "f16", "s8"):
+            a = draw(name, 150, 301, self.generator)
+            b = draw(name, 301, 123, self.generator, "F")
+            self.carat("gemm", self.save("A.npy", a), self.save("B.npy", b), "-o", self.path("D.npy"), "--repeat", 1)
+            self.compare(name, a, b, numpy.load(self.path("D.npy")))
+
+    def test_empty(self):
+        for m, n, k in itertools.product((0, 3), (0, 2), (0, 4)):
+            with self.subTest(m=m, n=n, k=k):
+                a = draw("f32", m, k, self.generator)
+                b = draw("f32", k, n, self.generator)
+                c = draw("f32", m, n, self.generator)
+                arguments = ["gemm", self.save("A.npy", a), self.save("B.npy", b), "-o", self.path("D.npy"), "--check"]
+                self.carat(*arguments)
+                numpy.testing.assert_allclose(numpy.load(self.path("D.npy")), a @ b, rtol=1e-5, atol=1e-6)
+                self.assertEqual(numpy.load(self.path("D.npy")).shape, (m, n))
+                self.carat(*arguments, "--c", self.save("C.npy", c), "--beta", 2)
+                numpy.testing.assert_allclose(numpy.load(self.path("D.npy")), a @ b + 2 * c, rtol=1e-5, atol=1e-5)
+
+    def test_special_values(self):
+        a = numpy.array([[numpy.inf, 1], [numpy.nan, 1], [1, 2]], dtype="f4")
+        b = numpy.array([[1.0], [1.0]], dtype="f4")
+        self.carat("gemm", self.save("A.npy", a), self.save("B.npy", b), "-o", self.path("D.npy"), "--check")
+        numpy.testing.assert_array_equal(numpy.load(self.path("D.npy")), a @ b)
+
+    def test_overflow_passes_the_check(self):
+        a = numpy.full((3, 3), 300, dtype="f2")
+        self.carat("gemm", self.save("A.npy", a), self.path("A.npy"), "-o", self.path("D.npy"), "--check")
+        self.assertTrue(numpy.all(numpy.isposinf(numpy.load(self.path("D.npy")))))
+
+
+class Scalars(Case):
+    def test_alpha_beta_c(self):
+        m, n, k = 6, 5, 11
+        for name, order_c, order, (alpha, beta) in itertools.product(
+            TYPES, "CF", ("", "c", "fortran"), ((2, -3), (0, 1), (-1, 0))
+        ):
+            with self.subTest(name=name, order_c=order_c, order=order, scalars=(alpha, beta)):
+                a, b = draw(name, m, k, self.generator), draw(name, k, n, self.generator)
+                c = draw("s32" if name == "s8" else name, m, n, self.generator, order_c)
+                arguments = ["gemm", self.save("A.npy", a), self.save("B.npy", b), "--c", self.save("C.npy", c)]
+                arguments += ["--alpha", alpha, "--beta", beta, "-o", self.path("D.npy"), "--check", "--repeat", 1]
+                arguments += ["--order", order] if order else []
+                arguments += ["--type", "bf16"] if name == "bf16" else []
+                self.carat(*arguments)
+                result = numpy.load(self.path("D.npy"))
+                fortran = order_c == "F" if not order else order == "fortran"
+                self.assertEqual(result.flags.f_contiguous, fortran)
+                self.compare(name, a, b, result, alpha, beta, c)
+
+    def test_beta_is_1_with_c(self):
+        a, b, c = (draw("f64", 3, 3, self.generator) for _ in range(3))
+        self.carat("gemm", self.save("A.npy", a), self.save("B.npy", b), "--c", self.save("C.npy", c), "-o", self.path("D.npy"))
+        numpy.testing.assert_allclose(numpy.load(self.path("D.npy")), a @ b + c)
+
+    def test_c_holding_nan_is_not_read_with_beta_0(self):
+        a, b = draw("f32", 3, 3, self.generator), draw("f32", 3, 3, self.generator)
+        c = numpy.full((3, 3), numpy.nan, dtype="f4")
+        self.carat("gemm", self.save("A.npy", a), self.save("B.npy", b), "--c", self.save("C.npy", c), "--beta", 0,
+                   "-o", self.path("D.npy"))
+        self.compare("f32", a, b, numpy.load(self.path("D.npy")))
+
+    def test_fractions(self):
+        a, b = draw("f64", 4, 8, self.generator), draw("f64", 8, 4, self.generator)
+        self.carat("gemm", self.save("A.npy", a), self.save("B.npy", b), "--alpha=-0.125", "-o", self.path("D.npy"))
+        self.compare("f64", a, b, numpy.load(self.path("D.npy")), -0.125)
+
+    def test_output_over_input(self):
+        a = draw("f32", 5, 5, self.generator)
+        path = self.save("A.npy", a)
+        os.chmod(path, 0o600)
+        self.carat("gemm", path, path, "--c", path, "-o", path)
+        self.compare("f32", a, a, numpy.load(path), 1, 1, a)
+        self.assertEqual(os.listdir(self.folder), ["A.npy"])
+
+
+class Formats(Case):
+    def multiply(self, a, path_a):
+        identity = self.save("I.npy", numpy.eye(a.shape[1], dtype=a.dtype))
+        self.carat("gemm", path_a, identity, "-o", self.path("D.npy"), "--repeat", 1)
+        numpy.testing.assert_array_equal(numpy.load(self.path("D.npy")), a)
+
+    def test_versions(self):
+        for version in ((1, 0), (2, 0), (3, 0)):
+            with self.subTest(version):
+                a = draw("f64", 4, 6, self.generator)
+                self.multiply(a, self.save("A.npy", a, version))
+
+    def test_headers_of_other_writers(self):
+        a = draw("f32", 2, 3, self.generator)
+        for header in (
+            "{'descr': '<f4', 'fortran_order': False, 'shape': (2L, 3L)}",
+            '{"shape":(2,3),"fortran_order":False,"descr":"<f4"}',
+            "  { 'shape' : ( 2 , 3 , ) , 'descr' : '=f4' , 'fortran_order' : False , }   \n",
+        ):
+            with self.subTest(header):
+                with open(self.path("A.npy"), "wb") as file:
+                    file.write(b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header.encode() + a.tobytes())
+                self.multiply(a, self.path("A.npy"))
+
+    def test_header_written(self):
+        """What is written is laid out as NumPy itself does it."""
+        a = draw("f32", 3, 3, self.generator)
+        self.carat("gemm", self.save("A.npy", a), self.path("A.npy"), "-o", self.path("D.npy"))
+        with open(self.path("D.npy"), "rb") as file:
+            written = file.read()
+        self.assertEqual((len(written) - 9 * 4) % 64, 0)
+        self.assertEqual(written[:8], b"\x93NUMPY\x01\x00")
+        buffer = io.BytesIO()
+        numpy.save(buffer, numpy.load(self.path("D.npy")))
+        self.assertEqual(written, buffer.getvalue())
+
+    def test_mode_and_link(self):
+        a = draw("f32", 3, 3, self.generator)
+        os.symlink("target.npy", self.path("link.npy"))
+        self.save("target.npy", a)
+        previous = os.umask(0o027)
+        self.addCleanup(os.umask, previous)
+        self.carat("gemm", self.save("A.npy", a), self.path("A.npy"), "-o", self.path("link.npy"))
+        self.assertTrue(os.path.islink(self.path("link.npy")))
+        self.assertEqual(os.stat(self.path("target.npy")).st_mode & 0o777, 0o640)
+        self.compare("f32", a, a, numpy.load(self.path("target.npy")))
+
+    def test_bare_name(self):
+        a = draw("f32", 3, 3, self.generator)
+        self.save("A.npy", a)
+        self.carat("gemm", "A.npy", "A.npy", "-o", "D.npy", cwd=self.folder)
+        self.compare("f32", a, a, numpy.load(self.path("D.npy")))
+
+
+class Refusals(Case):
+    def setUp(self):
+        super().setUp()
+        self.a = draw("f32", 3, 4, self.generator)
+        self.good = self.save("A.npy", self.a)
+        self.save("B.npy", draw("f32", 4, 5, self.generator))
+        # What was there before must be there after.
+        self.output = self.save("D.npy", self.a)
+
+    def gemm_refused(self, message, *arguments, code=1):
+        for output in (self.output, self.path("new.npy")):
+            result = self.refused(message, "gemm", *arguments, "-o", output, code=code)
+        return result
+
+    def write(self, content, name="X.npy"):
+        with open(self.path(name), "wb") as file:
+            file.write(content)
+        return self.path(name)
+
+    def raw(self, header, data=b"", version=b"\x01\x00", length=None):
+        header = header.encode() if isinstance(header, str) else header
+        size = 2 if version[0] == 1 else 4
+        length = len(header) if length is None else length
+        return self.write(b"\x93NUMPY" + version + length.to_bytes(size, "little") + header + data)
+
+    def test_files(self):
+        header = "{'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }\n"
+        data = self.a.tobytes()
+        cut = "it is truncated"
+        for message, path in (
+            ("No such file", self.path("nothing.npy")),
+            ("it is no regular file", self.folder),
+            ("it is no .npy file", self.write(b"", "empty.npy")),
+            ("it is no .npy file", self.write(b"\x93NUMP", "short.npy")),
+            ("it is no .npy file", self.write(b"PK\x03\x04" + bytes(100), "zip.npy")),
+            ("its format is version 4.0", self.raw(header, data, b"\x04\x00")),
+        ):
+            with self.subTest(message=message, path=path):
+                result = self.gemm_refused(message, path, self.path("B.npy"))
+                self.assertIn(path, result.stderr)
+        for message, *parts in (
+            (cut, header, data, b"\x01\x00", 60000),
+            (cut, header, data, b"\x02\x00", 2**32 - 1),
+            (cut + ": 3 x 4 elements of 4 bytes are 48 bytes, but 47 follow", header, data[:-1]),
+            (cut + ": 3 x 4 elements of 4 bytes are 48 bytes, but 0 follow", header),
+            ("trailing bytes: 3 x 4 elements of 4 bytes are 48 bytes, but 49 follow", header, data + b"x"),
+            ("it is truncated: 1000000 x 1000000 elements", header.replace("3, 4", "1000000, 1000000"), data),
+            ("more than can be counted", header.replace("3, 4", f"{2**40}, {2**40}"), data),
+            ("more than can be counted", header.replace("3, 4", f"{2**31}, {2**30}"), data),
+            ("more than can be counted", header.replace("3, 4", f"{2**63 - 1}, 1"), data),
+            ("'shape', or one with a number beyond 2^63", header.replace("3, 4", f"{2**63}, 1"), data),
+            ("'shape', or one with a number beyond 2^63", header.replace("3, 4", f"0, {2**64}"), data),
+            ("'shape', or", header.replace("3, 4", "-3, -4"), data),
+            ("'shape', or", header.replace("3, 4", "3, 4.0"), data),
+            ("'shape', or", header.replace("(3, 4)", "[3, 4]"), data),
+            ("'shape', or", header.replace("(3, 4)", "(3 4)"), data),
+            ("'shape', or", header.replace("(3, 4)", "(,)"), data),
+            ("its shape () has 0 dimensions", header.replace("3, 4", ""), data),
+            ("its shape (12) has 1 dimension;", header.replace("3, 4", "12,"), data),
+            ("its shape (3, 2, 2) has 3 dimensions", header.replace("3, 4", "3, 2, 2"), data),
+            ("'shape', or", header.replace("3, 4", "1, " * 33), data),
+            ("its elements are big-endian (>f4)", header.replace("<f4", ">f4"), data),
+            ("its elements are <u2; with --type bf16", header.replace("<f4", "<u2"), data),
+            ("its elements are <i8; Carat multiplies", header.replace("<f4", "<i8"), data),
+            ("its elements are <c8; Carat", header.replace("<f4", "<c8"), data),
+            ("its elements are |b1; Carat", header.replace("<f4", "|b1"), data),
+            ("its elements are ; Carat", header.replace("<f4", ""), data),
+            ("its elements are |O; Carat", header.replace("<f4", "|O"), data),
+            ("its elements are records", header.replace("'<f4'", "[('x', '<f4')]"), data),
+            ("'descr'", header.replace("'<f4'", "'<f4"), data),
+            ("'descr'", header.replace("<f4", "<f4" * 50), data),
+            ("'fortran_order'", header.replace("False", "0"), data),
+            ("its header lacks one of", header.replace("'fortran_order': False, ", ""), data),
+            ("its header lacks one of", "{}", data),
+            ("a key twice", header.replace("{", "{'descr': '<f4', "), data),
+            ("one that is not NumPy's", header.replace("{", "{'extra': 1, "), data),
+            ("no dictionary", header.replace("{", "["), data),
+            ("no dictionary", header.replace("}", ""), data),
+            ("no dictionary", header.replace("'descr':", "'descr'"), data),
+            ("no dictionary", b"\x00" * 20, data),
+            ("no dictionary", b"\xff" * 20, data),
+            ("no dictionary", "", data),
+            ("goes on after the dictionary", header.strip() + " x", data),
+            ("goes on after the dictionary", header.strip() + "\0", data),
+            ("its header has 2000000 bytes, more than", header + " " * (2000000 - len(header)), data, b"\x02\x00"),
+        ):
+            with self.subTest(message=message, header=parts[0][:80]):
+                path = self.raw(*parts)
+                result = self.gemm_refused(message, path, self.path("B.npy"))
+                self.assertTrue(result.stderr.startswith(f"carat gemm: {path}: "), result.stderr)
+                self.gemm_refused(message, self.good, self.path("B.npy"), "--c", path)
+
+    def test_pipe(self):
+        os.mkfifo(self.path("pipe.npy"))
+        self.gemm_refused("it is no regular file", self.path("pipe.npy"), self.path("B.npy"))
+
+    def test_shapes_and_types(self):
+        a, b = self.good, self.path("B.npy")
+        self.gemm_refused(f"{a} is 3 x 4 and {a} is 3 x 4: op(A) has 4 columns, but op(B) has 3 rows", a, a)
+        self.gemm_refused("op(A) has 3 columns, but op(B) has 4 rows", a, b, "--trans-a")
+        self.gemm_refused("op(A) has 4 columns, but op(B) has 5 rows", a, b, "--trans-b")
+        self.gemm_refused(f"{a} is 3 x 4 of f32, but the product is 3 x 5 of f32", a, b, "--c", a)
+        double = self.save("double.npy", draw("f64", 4, 5, self.generator))
+        self.gemm_refused(f"{a} holds f32, but {double} holds f64", a, double)
+        self.gemm_refused(f"{a} holds f32, but --type is f64", a, b, "--type", "f64")
+        self.gemm_refused(f"{a} holds f32, but --type is bf16", a, b, "--type", "bf16")
+        c = self.save("C.npy", draw("f64", 3, 5, self.generator))
+        self.gemm_refused("of f64, but the product is 3 x 5 of f32", a, b, "--c", c)
+        bytes_a = self.save("bytes.npy", draw("s8", 3, 3, self.generator))
+        self.gemm_refused("3 x 3 of s8, but the product is 3 x 3 of s32", bytes_a, bytes_a, "--c", bytes_a)
+        self.gemm_refused("--alpha is 1.5, but products of s8", bytes_a, bytes_a, "--alpha", "1.5", code=2)
+
+    def test_huge_products_of_nothing(self):
+        """Files without elements can promise any shape."""
+        tall = numpy.zeros((2**40, 0), dtype="f4")
+        wide = numpy.zeros((0, 2**40), dtype="f4")
+        self.gemm_refused("is larger than can be counted", self.save("T.npy", tall), self.save("W.npy", wide))
+        tall, wide = tall[: 2**24], wide[:, : 2**24]
+        self.gemm_refused("this machine has", self.save("T.npy", tall), self.save("W.npy", wide))
+
+    def test_huge_generated(self):
+        self.refused("is larger than can be counted", "gemm", "--m", 2**62, "--n", 1, "--k", 3)
+        self.refused("this machine has", "gemm", "--m", 2**22)
+
+    def test_outputs(self):
+        a, b = self.good, self.path("B.npy")
+        for message, output in (
+            ("cannot write in its directory", self.path("nowhere/D.npy")),
+            ("it is there, and no regular file", self.folder),
+            ("it is there, and no regular file", "/dev/null"),
+            ("Not a directory", self.path("A.npy/D.npy")),
+        ):
+            with self.subTest(message):
+                result = self.refused(message, "gemm", a, b, "-o", output)
+                self.assertNotIn("time", result.stdout)
+        self.assertTrue(os.path.exists("/dev/null"))
+
+    def test_disk_full(self):
+        def limit():
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
+
+        for output in (self.output, self.path("new.npy")):
+            before = self.contents()
+            result = self.carat("gemm", self.good, self.path("B.npy"), "-o", output, code=1, preexec_fn=limit)
+            self.assertIn("File too large", result.stderr)
+            self.assertEqual(self.contents(), before)
+
+    def test_no_such_device(self):
+        self.gemm_refused("carat gemm: ", self.good, self.path("B.npy"), "--device", "cuda")
+        self.gemm_refused("carat gemm: ", self.good, self.path("B.npy"), "--device", "cuda:7")
+
+
+class Mutations(Case):
+    """What the program takes, NumPy takes for the same; test_npy.c tries many more from inside."""
+
+    def test_mutated_headers(self):
+        matrix = draw("f32", 2, 2, self.generator)
+        buffer = io.BytesIO()
+        numpy.save(buffer, matrix)
+        original = buffer.getvalue()
+        identity = self.save("I.npy", numpy.eye(2, dtype="f4"))
+        taken = 0
+        for _ in range(60):
+            mutant = bytearray(original)
+            for _ in range(self.generator.integers(1, 3)):
+                mutant[self.generator.integers(6, 80)] = self.generator.choice(bytearray(b" '(),0123<>=fi:FTL\0\xff"))
+            with open(self.path("X.npy"), "wb") as file:
+                file.write(mutant)
+            result = subprocess.run(
+                [PROGRAM, "gemm", self.path("X.npy"), identity, "--repeat", "1", "-o", self.path("D.npy")],
+                capture_output=True, env=self.environment, text=True,
+            )
+            self.assertIn(result.returncode, (0, 1), result.stderr)
+            if result.returncode == 0:
+                taken += 1
+                wanted = numpy.load(self.path("X.npy"))
+                self.assertEqual(wanted.dtype.str, "<f4")
+                numpy.testing.assert_array_equal(numpy.load(self.path("D.npy")), wanted @ numpy.eye(2, dtype="f4"))
+                os.remove(self.path("D.npy"))
+            else:
+                self.assertFalse(os.path.exists(self.path("D.npy")))
+        self.assertGreater(taken, 0)
+        self.assertLess(taken, 60)
+
+
+class WrongBlas(Case):
+    def test_check_notices(self):
+        self.environment["LD_PRELOAD"] = os.environ["CARAT_WRONG_BLAS"]
+        for arguments in (("--m", 50), ("--m", 900, "--k", 500)):
+            result = self.carat("gemm", *arguments, "--check", "--repeat", 1, "-o", self.path("D.npy"), code=1)
+            self.assertIn("\ncheck    FAILED, ", result.stdout)
+            self.assertIn("1 wrong, worst D(0, 0) = ", result.stdout)
+            self.assertIn("the result is wrong", result.stderr)
+            self.assertEqual(os.listdir(self.folder), [])
+
+
+class Standin(Case):
+    """The CUDA device, with the driver's stand-in running the kernels on the CPU."""
+
+    def setUp(self):
+        super().setUp()
+        self.environment["CARAT_DRIVER_LIBRARY"] = os.environ["CARAT_STANDIN"]
+
+    def test_info(self):
+        devices = json.loads(self.carat("info", "--json").stdout)["devices"]
+        self.assertEqual(devices[0]["kind"], "cpu")
+        self.assertGreater(len(devices), 1)
+        for device in devices[1:]:
+            self.assertEqual(device["kind"], "cuda")
+            self.assertEqual(device["warp_size"], 32)
+            self.assertGreater(device["multiprocessors"], 0)
+        text = self.carat("info").stdout
+        self.assertRegex(text, r"\ncuda:0  \S")
+        self.assertRegex(text, r"\n  compute capability +\d+\.\d\n")
+        self.assertRegex(text, r"\n  largest grid +2147483647 x 65535 x 65535\n")
+        self.assertNotIn("No CUDA device", text)
+
+    def test_products(self):
+        m, n, k = 33, 21, 40
+        for name, (order_a, order_b, trans_a) in itertools.product(TYPES, ("CF0", "FC1", "CC1")):
+            trans_a = int(trans_a)
+            with self.subTest(name=name, orders=order_a + order_b, trans_a=trans_a):
+                a = draw(name, *((k, m) if trans_a else (m, k)), self.generator, order_a)
+                b = draw(name, k, n, self.generator, order_b)
+                c = draw("s32" if name == "s8" else name, m, n, self.generator, order_a)
+                arguments = ["gemm", self.save("A.npy", a), self.save("B.npy", b), "--c", self.save("C.npy", c)]
+                arguments += ["-o", self.path("D.npy"), "--alpha", 2, "--beta", 3, "--repeat", 1, "--check"]
+                arguments += ["--trans-a"] * trans_a + ["--order", "c"] + ["--device", "cuda"]
+                arguments += ["--type", "bf16"] if name == "bf16" else []
+                text = self.carat(*arguments).stdout
+                self.assertRegex(text, r"^device   cuda:0, ")
+                self.assertRegex(text, r"\n {9}[0-9.]+ (s|ms|us) +with copies in and out, ")
+                self.compare(name, a.T if trans_a else a, b, numpy.load(self.path("D.npy")), 2, 3, c)
+
+    def test_empty(self):
+        self.carat("gemm", "--m", 3, "--k", 0, "--device", "cuda", "--check", "-o", self.path("D.npy"))
+        numpy.testing.assert_array_equal(numpy.load(self.path("D.npy")), numpy.zeros((3, 3)))
+        self.carat("gemm", "--m", 0, "--n", 4, "--k", 5, "--device", "cuda", "--check")
+
+    def test_no_such_device(self):
+        self.refused("99", "gemm", "--m", 3, "--device", "cuda:99")
+
+
+if __name__ == "__main__":
+    unittest.main()

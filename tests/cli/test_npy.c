@@ -1,0 +1,228 @@
+/*
+ * test_npy.c - .npy files that are cut, changed at random, or lie about themselves must be refused, never
+ * crash the reader (it is built with the sanitizers here), and never be taken for more than they hold.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "npy.h"
+
+enum { MUTANTS = 20000, MOST_CONTENT = 512 };
+
+static char path[] = "/tmp/carat-npy-XXXXXX";
+static int descriptor = -1;
+
+static int make_file(void **state)
+{
+    (void)state;
+    descriptor = mkstemp(path);
+    return descriptor < 0;
+}
+
+static int remove_file(void **state)
+{
+    (void)state;
+    close(descriptor);
+    return unlink(path);
+}
+
+static void write_content(const void *content, size_t bytes)
+{
+    assert_int_equal(ftruncate(descriptor, 0), 0);
+    assert_int_equal(pwrite(descriptor, content, bytes, 0), (ssize_t)bytes);
+}
+
+static uint32_t draw(uint32_t below)
+{
+    static uint64_t state = 12345;
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    return (uint32_t)(state >> 33) % below;
+}
+
+/* Tries the file's content; whether it was taken. */
+static int try_content(const unsigned char *content, size_t bytes)
+{
+    char message[NPY_MESSAGE_BYTES] = "";
+    struct npy_file file;
+    write_content(content, bytes);
+    if (!npy_open(path, draw(2) == 0, &file, message)) {
+        assert_int_equal(strncmp(message, path, strlen(path)), 0);
+        assert_true(strlen(message) > strlen(path) + 5);
+        assert_int_equal(file.descriptor, -1);
+        return 0;
+    }
+    struct matrix *matrix = &file.matrix;
+    assert_true(matrix->rows >= 0 && matrix->columns >= 0);
+    assert_int_equal((size_t)file.data_offset + matrix_bytes(matrix), bytes);
+    matrix->elements = malloc(matrix_bytes(matrix) + 1);
+    assert_non_null(matrix->elements);
+    assert_true(npy_load(path, &file, message));
+    assert_memory_equal(matrix->elements, content + file.data_offset, matrix_bytes(matrix));
+    free(matrix->elements);
+    npy_close(&file);
+    return 1;
+}
+
+static size_t make_content(unsigned char content[MOST_CONTENT], int version)
+{
+    static const char text[] = "{'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }          \n";
+    size_t length = strlen(text);
+    size_t at = 0;
+    memcpy(content, "\x93NUMPY", 6);
+    at = 6;
+    content[at++] = (unsigned char)version;
+    content[at++] = 0;
+    content[at++] = (unsigned char)length;
+    content[at++] = 0;
+    if (version > 1) {
+        content[at++] = 0;
+        content[at++] = 0;
+    }
+    memcpy(content + at, text, length);
+    at += length;
+    for (int i = 0; i < 48; i++) {
+        content[at++] = (unsigned char)(i * 7);
+    }
+    return at;
+}
+
+static void whole_files_are_taken(void **state)
+{
+    (void)state;
+    for (int version = 1; version <= 3; version++) {
+        unsigned char content[MOST_CONTENT];
+        size_t bytes = make_content(content, version);
+        assert_true(try_content(content, bytes));
+    }
+}
+
+static void cut_files_are_refused(void **state)
+{
+    (void)state;
+    for (int version = 1; version <= 3; version++) {
+        unsigned char content[MOST_CONTENT];
+        size_t bytes = make_content(content, version);
+        for (size_t cut = 0; cut < bytes; cut++) {
+            assert_false(try_content(content, cut));
+        }
+    }
+}
+
+static void mutants_do_no_harm(void **state)
+{
+    (void)state;
+    static const char letters[] = " '\"(),:[]{}0123456789<>=|ufiLFTrue\0\xff\n\\";
+    int taken = 0;
+    for (int i = 0; i < MUTANTS; i++) {
+        unsigned char content[MOST_CONTENT];
+        size_t bytes = make_content(content, 1 + i % 3);
+        for (uint32_t change = 1 + draw(4); change > 0; change--) {
+            size_t at = draw((uint32_t)bytes);
+            switch (draw(4)) {
+            case 0: /* any byte */
+                content[at] = (unsigned char)draw(256);
+                break;
+            case 1: /* one that means something in a header */
+                content[at] = (unsigned char)letters[draw(sizeof(letters))];
+                break;
+            case 2: /* a byte less */
+                memmove(content + at, content + at + 1, bytes - at - 1);
+                bytes--;
+                break;
+            default: /* a byte more */
+                memmove(content + at + 1, content + at, bytes - at);
+                content[at] = (unsigned char)letters[draw(sizeof(letters))];
+                bytes++;
+            }
+        }
+        taken += try_content(content, bytes);
+    }
+    /* Changed elements and spaces do no harm, a changed header nearly always does. */
+    print_message("%d of %d mutants were taken\n", taken, MUTANTS);
+    assert_in_range(taken, MUTANTS / 50, MUTANTS / 2);
+}
+
+static void what_is_saved_is_read_back(void **state)
+{
+    (void)state;
+    static const struct {
+        carat_type type;
+        carat_order order;
+        int64_t rows;
+        int64_t columns;
+    } cases[] = {
+        {CARAT_F32, CARAT_ROW_MAJOR, 3, 5},    {CARAT_F64, CARAT_COLUMN_MAJOR, 1, 7},
+        {CARAT_F16, CARAT_ROW_MAJOR, 4, 4},    {CARAT_BF16, CARAT_COLUMN_MAJOR, 2, 9},
+        {CARAT_S32, CARAT_ROW_MAJOR, 0, 12},   {CARAT_S8, CARAT_COLUMN_MAJOR, 6, 0},
+        {CARAT_S8, CARAT_ROW_MAJOR, 100, 200},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        char message[NPY_MESSAGE_BYTES];
+        struct matrix matrix = {cases[i].type, cases[i].order, cases[i].rows, cases[i].columns, NULL};
+        size_t bytes = matrix_bytes(&matrix);
+        unsigned char *elements = malloc(bytes + 1);
+        unsigned char *read = malloc(bytes + 1);
+        assert_true(elements && read);
+        for (size_t at = 0; at < bytes; at++) {
+            elements[at] = (unsigned char)draw(256);
+        }
+        matrix.elements = elements;
+        assert_true(npy_can_save(path, message));
+        assert_true(npy_save(path, &matrix, message));
+        struct npy_file file;
+        assert_true(npy_open(path, true, &file, message));
+        assert_int_equal(file.matrix.type, matrix.type);
+        assert_int_equal(file.matrix.order, matrix.order);
+        assert_int_equal(file.matrix.rows, matrix.rows);
+        assert_int_equal(file.matrix.columns, matrix.columns);
+        assert_int_equal(file.data_offset % 64, 0);
+        file.matrix.elements = read;
+        assert_true(npy_load(path, &file, message));
+        npy_close(&file);
+        assert_memory_equal(read, elements, bytes);
+        free(elements);
+        free(read);
+    }
+}
+
+static void a_file_that_shrinks_is_noticed(void **state)
+{
+    (void)state;
+    unsigned char content[MOST_CONTENT];
+    char message[NPY_MESSAGE_BYTES];
+    float elements[12];
+    struct npy_file file;
+    size_t bytes = make_content(content, 1);
+    int shrinking = open(path, O_RDWR);
+    assert_true(shrinking >= 0);
+    assert_int_equal(ftruncate(shrinking, 0), 0);
+    assert_int_equal(pwrite(shrinking, content, bytes, 0), (ssize_t)bytes);
+    assert_true(npy_open(path, false, &file, message));
+    assert_int_equal(ftruncate(shrinking, (off_t)bytes - 1), 0);
+    file.matrix.elements = elements;
+    assert_false(npy_load(path, &file, message));
+    assert_non_null(strstr(message, "became shorter"));
+    npy_close(&file);
+    close(shrinking);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(whole_files_are_taken),
+        cmocka_unit_test(cut_files_are_refused),
+        cmocka_unit_test(mutants_do_no_harm),
+        cmocka_unit_test(what_is_saved_is_read_back),
+        cmocka_unit_test(a_file_that_shrinks_is_noticed),
+    };
+    return cmocka_run_group_tests(tests, make_file, remove_file);
+}
