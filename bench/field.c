@@ -70,22 +70,23 @@ static carat_status host_place(struct field *field, struct place **place)
 carat_status field_add_peer(struct field *field, const char *name)
 {
     struct contender *contender = NULL;
-    if (strcmp(name, "cublas") == 0) {
-        return take(field, contender_open_cublas(&field->stages[0].place, &contender), contender);
-    }
-    if (strcmp(name, "cublaslt") == 0) {
-        return take(field, contender_open_cublaslt(&field->stages[0].place, &contender), contender);
-    }
+    struct place *device = &field->stages[0].place;
     struct place *host = NULL;
-    if (strcmp(name, "openblas") == 0) {
+    carat_status status;
+    if (strcmp(name, "cublas") == 0) {
+        status = contender_open_cublas(device, &contender);
+    } else if (strcmp(name, "cublaslt") == 0) {
+        status = contender_open_cublaslt(device, &contender);
+    } else if (strcmp(name, "openblas") == 0) {
         CARAT_TRY(host_place(field, &host));
-        return take(field, contender_open_carat(host, name, &contender), contender);
-    }
-    if (strncmp(name, "blas:", 5) == 0 && name[5]) {
+        status = contender_open_carat(host, name, &contender);
+    } else if (strncmp(name, "blas:", 5) == 0 && name[5]) {
         CARAT_TRY(host_place(field, &host));
-        return take(field, contender_open_blas(host, name + 5, &contender), contender);
+        status = contender_open_blas(host, name + 5, &contender);
+    } else {
+        status = fail(CARAT_INVALID_ARGUMENT, "'%s' is no contender: cublas, cublaslt, openblas or blas:PATH", name);
     }
-    return fail(CARAT_INVALID_ARGUMENT, "'%s' is no contender: cublas, cublaslt, openblas or blas:PATH", name);
+    return take(field, status, contender);
 }
 
 carat_status field_measure(
