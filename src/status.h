@@ -7,8 +7,12 @@
 /* Sets the calling thread's message, printf-fashion. */
 __attribute__((format(printf, 1, 2))) void set_message(const char *format, ...);
 
-/* Sets the message and is status: fail(status, format, ...). A macro, so that compilers see what it gives. */
-#define fail(status, ...) (set_message(__VA_ARGS__), (status))
+/*
+ * Sets the message and gives status: fail(status, format, ...). A macro, so that compilers see what comes
+ * back; through a function, so that it need not be used.
+ */
+static inline carat_status given_status(carat_status status) { return status; }
+#define fail(status, ...) (set_message(__VA_ARGS__), given_status(status))
 
 /* Returns from the calling function unless the expression is CARAT_OK. */
 #define CARAT_TRY(expression)                       \
