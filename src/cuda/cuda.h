@@ -7,7 +7,7 @@
 #ifndef CARAT_CUDA_CUDA_H
 #define CARAT_CUDA_CUDA_H
 
-#include "../device.h"
+#include "device.h"
 
 /*
  * Makes the device's context current in the calling thread, for code that talks to the driver or

@@ -1,0 +1,173 @@
+/* device_cuda.h - what the files of the CUDA device share. */
+#ifndef CARAT_CUDA_DEVICE_CUDA_H
+#define CARAT_CUDA_DEVICE_CUDA_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "../../kernels/common/arguments.h"
+#include "cuda.h"
+#include "device.h"
+#include "driver.h"
+
+/* A row of the catalogue as the device knows it; function is NULL until the row is first used. */
+struct loaded_kernel {
+    _Atomic(CUfunction) function;
+    CUmodule module;
+};
+
+/* The pool's workspace for one stream. */
+struct workspace {
+    unsigned long long stream_id;
+    CUdeviceptr buffer;
+    size_t bytes;
+    bool captured; /* a graph holds its address, so it must live as long as the device */
+};
+
+struct workspace_pool {
+    pthread_mutex_t mutex;
+    struct workspace *entries;
+    size_t count;
+    CUdeviceptr *retired; /* outgrown buffers that graphs may still use */
+    size_t retired_count;
+};
+
+/* When and how finely a call on host memory is cut up; tests make them small. */
+struct pipeline_limits {
+    size_t gather_bytes; /* up to so much in all, one copy in and one out */
+    size_t group_bytes;  /* problems of a batch are taken together up to so much */
+    size_t panel_bytes;  /* the least panel of A, B or D that is worth a copy of its own */
+    int most_panels;     /* of one dimension */
+    int panel_granule;   /* rows or columns of a panel are a multiple of this */
+    size_t slot_bytes;   /* of a pinned slot, through which pageable memory is copied */
+    int most_threads;    /* that copy to and from slots */
+};
+extern const struct pipeline_limits pipeline_limits_default;
+
+struct host_set; /* what a call on host memory works with: host_set.h */
+
+struct cuda_device {
+    struct device base;
+    int index;
+    CUdevice handle;
+    CUcontext context;
+    char name[256];
+    atomic_int lost;  /* the CUresult that lost the device; 0 while it works */
+    size_t max_pitch; /* of a 2-D copy */
+    pthread_mutex_t load_mutex;
+    struct loaded_kernel *kernels; /* as carat_catalog */
+    struct workspace_pool pool;
+    struct pipeline_limits limits;
+    pthread_mutex_t host_mutex;
+    struct host_set *idle_sets; /* of host calls that are over, for the next ones */
+};
+
+static inline struct cuda_device *cuda_device_of(struct device *device)
+{
+    return (struct cuda_device *)device;
+}
+
+/* Remembers that the device is lost; later calls fail at once. */
+void device_mark_lost(struct cuda_device *device, CUresult result);
+
+/*
+ * Every call begins with device_enter, which makes the context current where it is not, and after
+ * success ends with device_leave on the same `pushed`.
+ */
+carat_status device_enter(struct cuda_device *device, bool *pushed);
+void device_leave(struct cuda_device *device, bool pushed);
+
+/* ---- Memory (memory.c) ---- */
+
+/* Device memory; where there is too little, idle buffers of the device are given up first. */
+carat_status memory_allocate(struct cuda_device *device, size_t bytes, CUdeviceptr *pointer);
+carat_status memory_allocate_pinned(struct cuda_device *device, size_t bytes, void **pointer);
+
+/*
+ * Between the two, this thread may allocate and load while some stream is being captured: those
+ * calls are not part of the recording.
+ */
+carat_status capture_exempt_begin(struct cuda_device *device, CUstreamCaptureMode *mode);
+void capture_exempt_end(CUstreamCaptureMode *mode);
+carat_status stream_is_capturing(struct cuda_device *device, CUstream stream, bool *capturing);
+
+/* Where a pointer points. */
+enum place {
+    PLACE_PAGEABLE, /* plain host memory */
+    PLACE_PINNED,   /* host memory that the device can copy by itself */
+    PLACE_DEVICE    /* device or managed memory */
+};
+
+/* With a name, the argument's, memory of another device is refused. */
+carat_status pointer_place(struct cuda_device *device, const char *name, const void *pointer,
+                           enum place *place);
+
+/* ---- Workspace (workspace.c) ---- */
+
+void workspace_pool_destroy(struct workspace_pool *pool);
+
+/* The pool's workspace of a stream, grown to at least bytes. It stays the pool's. */
+carat_status workspace_of_stream(struct cuda_device *device, CUstream stream, size_t bytes,
+                                 CUdeviceptr *workspace);
+
+/* Frees the workspace of a stream that is about to be destroyed. */
+carat_status workspace_drop(struct cuda_device *device, CUstream stream);
+
+/* ---- Kernels (kernels.c) ---- */
+
+/* Whether the row is in this library and runs on this device. */
+bool kernel_fits(const struct cuda_device *device, const struct kernel *kernel);
+
+/* The row's function, loaded at first use. */
+carat_status kernel_load(struct cuda_device *device, const struct kernel *kernel, CUfunction *function);
+void kernels_unload(struct cuda_device *device);
+
+/* Launches on the row's own block shape and shared memory. */
+carat_status kernel_launch(struct cuda_device *device, const struct kernel *kernel, int64_t blocks,
+                           const void *arguments, CUstream stream);
+
+/* Whether a matrix at base suits a row that wants its base, columns and problems aligned. */
+bool matrix_is_aligned(const struct kernel *kernel, const void *base, const struct extent *extent);
+
+/* ---- Running on device memory (launch.c) ---- */
+
+/* The value where the scalar is in host memory, else its address. */
+carat_status scalar_of(struct cuda_device *device, const char *name, carat_type type, const void *pointer,
+                       scalar_argument *scalar);
+
+/* Whether the scalar is known here, and 0 (of either sign). */
+bool scalar_is_zero(const scalar_argument *scalar, carat_type type);
+
+/* The operands of a product whose matrices are in device memory. */
+struct device_operands {
+    scalar_argument alpha;
+    scalar_argument beta;
+    const void *a;
+    const void *b;
+    const void *c;
+    void *d;
+};
+
+/* Puts the plan's steps on the stream; workspace has the plan's workspace_bytes. */
+carat_status plan_launch(struct cuda_device *device, const struct plan *plan,
+                         const struct device_operands *operands, CUdeviceptr workspace, CUstream stream);
+
+carat_status scale_add_launch(struct cuda_device *device, const struct elementwise *work,
+                              const scalar_argument *scale, const scalar_argument *shift, CUstream stream);
+carat_status transpose_launch(struct cuda_device *device, const struct elementwise *work, CUstream stream);
+
+/* ---- The functions of struct device_functions, a file each ---- */
+
+carat_status cuda_query(struct device *device, carat_device_info *info);
+carat_status cuda_allocate(struct device *device, carat_memory memory, size_t bytes, void **pointer);
+carat_status cuda_release(struct device *device, void *pointer);
+carat_status cuda_copy(struct device *device, void *to, const void *from, size_t bytes, void *stream);
+carat_status cuda_prepare(struct device *device, const struct plan *plan);
+carat_status cuda_gemm(struct device *device, const struct plan *plan, const struct operands *operands,
+                       const carat_run *run);
+carat_status cuda_scale_add(struct device *device, const struct elementwise *work, const carat_run *run);
+carat_status cuda_transpose(struct device *device, const struct elementwise *work, const carat_run *run);
+
+#endif

@@ -1,0 +1,206 @@
+/* gemm.c - a call: where its matrices are, and which way it goes from there. */
+#include "device_cuda.h"
+
+#include <stdio.h>
+
+#include "pipeline.h"
+#include "status.h"
+
+/* One matrix of a call, by the name that the caller knows it by; pointer is NULL where it is not read. */
+struct matrix_argument {
+    const char *name;
+    const void *pointer;
+    size_t element_bytes;
+    enum place place;
+};
+
+static const char *place_name(enum place place)
+{
+    return place == PLACE_DEVICE ? "device memory" : "host memory";
+}
+
+/* Finds where the matrices are: all on the device, or all in host memory, or the call is refused. */
+static carat_status find_places(struct cuda_device *device, struct matrix_argument *matrices, int count,
+                                bool *on_device)
+{
+    const struct matrix_argument *last = &matrices[count - 1]; /* what the call writes */
+    for (int i = 0; i < count; ++i) {
+        if (matrices[i].pointer) {
+            CARAT_TRY(pointer_place(device, matrices[i].name, matrices[i].pointer, &matrices[i].place));
+        }
+    }
+    *on_device = last->place == PLACE_DEVICE;
+    for (int i = 0; i < count; ++i) {
+        const struct matrix_argument *matrix = &matrices[i];
+        if (!matrix->pointer) {
+            continue;
+        }
+        if ((matrix->place == PLACE_DEVICE) != *on_device) {
+            return fail(CARAT_INVALID_ARGUMENT,
+                        "%s is in %s, but %s is in %s: a call's matrices must be in one kind", matrix->name,
+                        place_name(matrix->place), last->name, place_name(last->place));
+        }
+        if (*on_device && (uintptr_t)matrix->pointer % matrix->element_bytes != 0) {
+            return fail(CARAT_INVALID_ARGUMENT, "%s is %p, which is not aligned to its elements of %zu bytes",
+                        matrix->name, matrix->pointer, matrix->element_bytes);
+        }
+    }
+    return CARAT_OK;
+}
+
+/* The caller's workspace, or the pool's. */
+static carat_status find_workspace(struct cuda_device *device, const struct plan *plan, const carat_run *run,
+                                   CUdeviceptr *workspace)
+{
+    *workspace = (CUdeviceptr)(uintptr_t)run->workspace;
+    if (plan->workspace_bytes == 0) {
+        return CARAT_OK;
+    }
+    if (!run->workspace) {
+        return workspace_of_stream(device, run->stream, plan->workspace_bytes, workspace);
+    }
+    if (run->workspace_bytes < plan->workspace_bytes) {
+        return fail(CARAT_WORKSPACE_TOO_SMALL, "run->workspace_bytes is %zu, but the plan needs %zu",
+                    run->workspace_bytes, plan->workspace_bytes);
+    }
+    enum place place;
+    CARAT_TRY(pointer_place(device, "run->workspace", run->workspace, &place));
+    return place == PLACE_DEVICE ? CARAT_OK
+                                 : fail(CARAT_INVALID_ARGUMENT,
+                                        "run->workspace is in host memory, but must be in device memory");
+}
+
+static carat_status gemm(struct cuda_device *device, const struct plan *plan, const struct operands *operands,
+                         const carat_run *run)
+{
+    const struct problem *problem = &plan->problem;
+    carat_type scalar_type = carat_scalar_type(problem->type_ab);
+    scalar_argument alpha;
+    scalar_argument beta;
+    CARAT_TRY(scalar_of(device, "alpha", scalar_type, operands->alpha, &alpha));
+    CARAT_TRY(scalar_of(device, "beta", scalar_type, operands->beta, &beta));
+    bool reads_ab = problem->k > 0 && !scalar_is_zero(&alpha, scalar_type);
+    bool reads_c = !scalar_is_zero(&beta, scalar_type);
+    if (reads_c && !operands->c) {
+        return fail(CARAT_INVALID_ARGUMENT, "c is NULL, but beta is %s",
+                    beta.device ? "in device memory" : "not 0");
+    }
+    enum { A, B, C, D };
+    size_t bytes_ab = carat_type_size(problem->type_ab);
+    size_t bytes_cd = carat_type_size(problem->type_cd);
+    struct matrix_argument matrices[] = {
+        [A] = {problem->swapped ? "b" : "a", reads_ab ? operands->a : NULL, bytes_ab, PLACE_PAGEABLE},
+        [B] = {problem->swapped ? "a" : "b", reads_ab ? operands->b : NULL, bytes_ab, PLACE_PAGEABLE},
+        [C] = {"c", reads_c ? operands->c : NULL, bytes_cd, PLACE_PAGEABLE},
+        [D] = {"d", operands->d, bytes_cd, PLACE_PAGEABLE},
+    };
+    bool on_device;
+    CARAT_TRY(find_places(device, matrices, 4, &on_device));
+    if (on_device) {
+        struct device_operands placed = {alpha, beta, operands->a, operands->b, operands->c, operands->d};
+        CUdeviceptr workspace;
+        CARAT_TRY(find_workspace(device, plan, run, &workspace));
+        return plan_launch(device, plan, &placed, workspace, run->stream);
+    }
+    struct host_operands placed = {
+        .alpha = alpha,
+        .beta = beta,
+        .a = matrices[A].pointer,
+        .b = matrices[B].pointer,
+        .c = matrices[C].pointer,
+        .d = operands->d,
+        .a_place = matrices[A].place,
+        .b_place = matrices[B].place,
+        .c_place = matrices[C].place,
+        .d_place = matrices[D].place,
+    };
+    struct problem read = *problem;
+    if (!reads_ab) {
+        read.k = 0; /* A and B are not copied either */
+    }
+    return host_gemm(device, &read, &placed, run->stream);
+}
+
+carat_status cuda_gemm(struct device *base, const struct plan *plan, const struct operands *operands,
+                       const carat_run *run)
+{
+    struct cuda_device *device = cuda_device_of(base);
+    bool pushed;
+    CARAT_TRY(device_enter(device, &pushed));
+    carat_status status = gemm(device, plan, operands, run);
+    device_leave(device, pushed);
+    return status;
+}
+
+static carat_status prepare(struct cuda_device *device, const struct plan *plan)
+{
+    CUfunction function;
+    CUdeviceptr workspace;
+    for (int i = 0; i < plan->step_count; ++i) {
+        CARAT_TRY(kernel_load(device, plan->steps[i].kernel, &function));
+        if (plan->steps[i].unaligned) {
+            CARAT_TRY(kernel_load(device, plan->steps[i].unaligned, &function));
+        }
+    }
+    return plan->workspace_bytes > 0 ? workspace_of_stream(device, NULL, plan->workspace_bytes, &workspace)
+                                     : CARAT_OK;
+}
+
+carat_status cuda_prepare(struct device *base, const struct plan *plan)
+{
+    struct cuda_device *device = cuda_device_of(base);
+    bool pushed;
+    CARAT_TRY(device_enter(device, &pushed));
+    carat_status status = prepare(device, plan);
+    device_leave(device, pushed);
+    return status;
+}
+
+/* ---- Around the product --------------------------------------------------------------------- */
+
+/* scale_add, or transpose where there is no scale. */
+static carat_status elementwise(struct cuda_device *device, const struct elementwise *work,
+                                const carat_run *run)
+{
+    carat_type scalar_type = carat_scalar_type(work->type);
+    scalar_argument scale;
+    scalar_argument shift;
+    if (work->scale) {
+        CARAT_TRY(scalar_of(device, "scale", scalar_type, work->scale, &scale));
+        CARAT_TRY(scalar_of(device, "shift", scalar_type, work->shift, &shift));
+    }
+    size_t bytes = carat_type_size(work->type);
+    struct matrix_argument matrices[] = {
+        {"a", work->a, bytes, PLACE_PAGEABLE},
+        {"b", work->b, bytes, PLACE_PAGEABLE},
+    };
+    bool on_device;
+    CARAT_TRY(find_places(device, matrices, 2, &on_device));
+    if (!on_device) {
+        return host_elementwise(device, work, matrices[0].place, matrices[1].place,
+                                work->scale ? &scale : NULL, work->scale ? &shift : NULL, run->stream);
+    }
+    return work->scale ? scale_add_launch(device, work, &scale, &shift, run->stream)
+                       : transpose_launch(device, work, run->stream);
+}
+
+static carat_status enter_elementwise(struct device *base, const struct elementwise *work,
+                                      const carat_run *run)
+{
+    struct cuda_device *device = cuda_device_of(base);
+    bool pushed;
+    CARAT_TRY(device_enter(device, &pushed));
+    carat_status status = elementwise(device, work, run);
+    device_leave(device, pushed);
+    return status;
+}
+
+carat_status cuda_scale_add(struct device *device, const struct elementwise *work, const carat_run *run)
+{
+    return enter_elementwise(device, work, run);
+}
+
+carat_status cuda_transpose(struct device *device, const struct elementwise *work, const carat_run *run)
+{
+    return enter_elementwise(device, work, run);
+}

@@ -1,0 +1,196 @@
+/* kernels.c - the catalogue's kernels on one device: loading an image when first used, and launching. */
+#include "device_cuda.h"
+
+#include <inttypes.h>
+#include <stdint.h>
+
+#include "status.h"
+
+/* What a block may have without asking the driver for more. */
+#define SHARED_WITHOUT_ASKING (48 * 1024)
+
+bool kernel_fits(const struct cuda_device *device, const struct kernel *kernel)
+{
+    int capability = device->base.traits.compute_capability;
+    bool fits = kernel->arch_specific ? capability == kernel->arch : capability >= kernel->arch;
+    return fits && kernel->image;
+}
+
+carat_status cuda_kernel_check(struct device *base, const struct kernel *kernel)
+{
+    int capability = base->traits.compute_capability;
+    if (kernel < carat_catalog || kernel >= carat_catalog + carat_catalog_count) {
+        return fail(CARAT_INVALID_ARGUMENT, "kernel is no row of the catalogue");
+    }
+    if (!kernel->image) {
+        return fail(CARAT_UNSUPPORTED,
+                    "kernel %s is not in this library: the nvcc it was built with was too old", kernel->name);
+    }
+    return kernel_fits(cuda_device_of(base), kernel)
+               ? CARAT_OK
+               : fail(CARAT_UNSUPPORTED,
+                      "kernel %s needs compute capability %d.%d%s, but the device has %d.%d", kernel->name,
+                      kernel->arch / 10, kernel->arch % 10, kernel->arch_specific ? " and no other" : "",
+                      capability / 10, capability % 10);
+}
+
+static carat_status load(struct cuda_device *device, const struct kernel *kernel, CUmodule *module,
+                         CUfunction *function)
+{
+    *module = NULL;
+    carat_status status = DRIVER(device, cuModuleLoadData(module, kernel->image));
+    if (status == CARAT_OK) {
+        status = DRIVER(device, cuModuleGetFunction(function, *module, kernel->name));
+    }
+    if (status == CARAT_OK && kernel->shared_bytes > SHARED_WITHOUT_ASKING) {
+        status = DRIVER(device, cuFuncSetAttribute(*function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                                                   kernel->shared_bytes));
+    }
+    if (status != CARAT_OK && *module) {
+        driver.cuModuleUnload(*module);
+    }
+    return status;
+}
+
+/* Loads under the lock, unless another thread has been faster. */
+static carat_status load_once(struct cuda_device *device, const struct kernel *kernel,
+                              struct loaded_kernel *loaded)
+{
+    CUmodule module;
+    CUfunction function;
+    CUstreamCaptureMode mode;
+    if (atomic_load_explicit(&loaded->function, memory_order_relaxed)) {
+        return CARAT_OK;
+    }
+    CARAT_TRY(capture_exempt_begin(device, &mode));
+    carat_status status = load(device, kernel, &module, &function);
+    capture_exempt_end(&mode);
+    if (status == CARAT_OK) {
+        loaded->module = module;
+        atomic_store_explicit(&loaded->function, function, memory_order_release);
+    }
+    return status;
+}
+
+carat_status kernel_load(struct cuda_device *device, const struct kernel *kernel, CUfunction *function)
+{
+    CARAT_TRY(cuda_kernel_check(&device->base, kernel));
+    struct loaded_kernel *loaded = &device->kernels[kernel - carat_catalog];
+    *function = atomic_load_explicit(&loaded->function, memory_order_acquire);
+    if (*function) {
+        return CARAT_OK;
+    }
+    pthread_mutex_lock(&device->load_mutex);
+    carat_status status = load_once(device, kernel, loaded);
+    *function = atomic_load_explicit(&loaded->function, memory_order_relaxed);
+    pthread_mutex_unlock(&device->load_mutex);
+    return status;
+}
+
+void kernels_unload(struct cuda_device *device)
+{
+    for (int i = 0; i < carat_catalog_count; ++i) {
+        if (device->kernels[i].module) {
+            driver.cuModuleUnload(device->kernels[i].module);
+        }
+    }
+}
+
+carat_status kernel_launch(struct cuda_device *device, const struct kernel *kernel, int64_t blocks,
+                           const void *arguments, CUstream stream)
+{
+    if (blocks < 1 || blocks > INT32_MAX) {
+        return fail(CARAT_UNSUPPORTED, "kernel %s would need %" PRId64 " blocks, but a grid has at most %d",
+                    kernel->name, blocks, INT32_MAX);
+    }
+    CUfunction function;
+    CARAT_TRY(kernel_load(device, kernel, &function));
+    /* The driver copies the argument; it only takes it without const. */
+    void *parameters[] = {(void *)(uintptr_t)arguments};
+    unsigned threads_y = kernel->threads_y > 0 ? (unsigned)kernel->threads_y : 1;
+    return DRIVER(device,
+                  cuLaunchKernel(function, (unsigned)blocks, 1, 1, (unsigned)kernel->threads_x, threads_y, 1,
+                                 (unsigned)kernel->shared_bytes, stream, parameters, NULL));
+}
+
+bool matrix_is_aligned(const struct kernel *kernel, const void *base, const struct extent *extent)
+{
+    size_t alignment = (size_t)kernel->alignment;
+    if (alignment <= extent->element_bytes) {
+        return true;
+    }
+    return (uintptr_t)base % alignment == 0 && (size_t)extent->ld * extent->element_bytes % alignment == 0 &&
+           (size_t)extent->stride * extent->element_bytes % alignment == 0;
+}
+
+/* ---- For the command line and the bench ---------------------------------------------------- */
+
+carat_status cuda_launch(struct device *base, const struct kernel *kernel, uint32_t blocks,
+                         const void *arguments, size_t argument_bytes, void *stream)
+{
+    struct cuda_device *device = cuda_device_of(base);
+    size_t expected = 0;
+    switch (kernel->operation) {
+    case OPERATION_GEMM:
+    case OPERATION_LADDER:
+        expected = sizeof(gemm_arguments);
+        break;
+    case OPERATION_REDUCE:
+        expected = sizeof(reduce_arguments);
+        break;
+    case OPERATION_SCALE_ADD:
+        expected = sizeof(scale_add_arguments);
+        break;
+    case OPERATION_TRANSPOSE:
+        expected = sizeof(transpose_arguments);
+        break;
+    case OPERATION_CEILING:
+        expected = sizeof(ceiling_arguments);
+        break;
+    default:
+        break;
+    }
+    if (argument_bytes != expected) {
+        return fail(CARAT_INVALID_ARGUMENT, "argument_bytes is %zu, but kernel %s takes %zu", argument_bytes,
+                    kernel->name, expected);
+    }
+    bool pushed;
+    CARAT_TRY(device_enter(device, &pushed));
+    carat_status status = kernel_launch(device, kernel, blocks, arguments, stream);
+    device_leave(device, pushed);
+    return status;
+}
+
+static carat_status query_function(struct cuda_device *device, const struct kernel *kernel,
+                                   CUfunction function, struct cuda_kernel_info *info)
+{
+    CARAT_TRY(DRIVER(device, cuFuncGetAttribute(&info->registers, CU_FUNC_ATTRIBUTE_NUM_REGS, function)));
+    CARAT_TRY(
+        DRIVER(device, cuFuncGetAttribute(&info->local_bytes, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, function)));
+    CARAT_TRY(DRIVER(device, cuFuncGetAttribute(&info->static_shared_bytes,
+                                                CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, function)));
+    CARAT_TRY(DRIVER(
+        device, cuFuncGetAttribute(&info->max_threads, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, function)));
+    return DRIVER(device, cuOccupancyMaxActiveBlocksPerMultiprocessor(&info->blocks_per_multiprocessor,
+                                                                      function, kernel_threads(kernel),
+                                                                      (size_t)kernel->shared_bytes));
+}
+
+carat_status cuda_kernel_query(struct device *base, const struct kernel *kernel,
+                               struct cuda_kernel_info *info)
+{
+    struct cuda_device *device = cuda_device_of(base);
+    bool pushed;
+    CARAT_TRY(device_enter(device, &pushed));
+    CUfunction function;
+    struct cuda_kernel_info found = {0};
+    carat_status status = kernel_load(device, kernel, &function);
+    if (status == CARAT_OK) {
+        status = query_function(device, kernel, function, &found);
+    }
+    device_leave(device, pushed);
+    if (status == CARAT_OK) {
+        *info = found;
+    }
+    return status;
+}

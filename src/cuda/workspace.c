@@ -1,0 +1,145 @@
+/*
+ * workspace.c - the pool of workspace: one buffer a stream, so that calls on different streams do not
+ * share one and calls on the same stream use it one after another.
+ */
+#include "device_cuda.h"
+
+#include <stdlib.h>
+
+#include "status.h"
+
+/* Handles are reused by the driver and may mean one stream a thread; ids are not, and do not. */
+static carat_status stream_id(struct cuda_device *device, CUstream stream, unsigned long long *id)
+{
+    return DRIVER(device, cuStreamGetId(stream, id));
+}
+
+static struct workspace *find(struct workspace_pool *pool, unsigned long long id)
+{
+    for (size_t i = 0; i < pool->count; ++i) {
+        if (pool->entries[i].stream_id == id) {
+            return &pool->entries[i];
+        }
+    }
+    return NULL;
+}
+
+static carat_status add(struct workspace_pool *pool, unsigned long long id, struct workspace **added)
+{
+    struct workspace *entries = realloc(pool->entries, (pool->count + 1) * sizeof(*entries));
+    if (!entries) {
+        return fail(CARAT_OUT_OF_HOST_MEMORY, "no host memory for one more stream's workspace");
+    }
+    pool->entries = entries;
+    *added = &entries[pool->count++];
+    **added = (struct workspace){.stream_id = id};
+    return CARAT_OK;
+}
+
+/* Puts the buffer of an entry aside until the device ends. */
+static carat_status retire(struct workspace_pool *pool, struct workspace *entry)
+{
+    CUdeviceptr *retired = realloc(pool->retired, (pool->retired_count + 1) * sizeof(*retired));
+    if (!retired) {
+        return fail(CARAT_OUT_OF_HOST_MEMORY, "no host memory to keep a captured workspace");
+    }
+    pool->retired = retired;
+    retired[pool->retired_count++] = entry->buffer;
+    *entry = (struct workspace){.stream_id = entry->stream_id};
+    return CARAT_OK;
+}
+
+/* Frees the buffer of an entry once the stream's work with it is done, or keeps it for its graphs. */
+static carat_status empty(struct cuda_device *device, struct workspace *entry, CUstream stream,
+                          bool capturing)
+{
+    if (!entry->buffer) {
+        return CARAT_OK;
+    }
+    if (entry->captured || capturing) {
+        return retire(&device->pool, entry);
+    }
+    CARAT_TRY(DRIVER(device, cuStreamSynchronize(stream)));
+    CUdeviceptr buffer = entry->buffer;
+    *entry = (struct workspace){.stream_id = entry->stream_id};
+    CUstreamCaptureMode mode;
+    CARAT_TRY(capture_exempt_begin(device, &mode));
+    carat_status status = DRIVER(device, cuMemFree_v2(buffer));
+    capture_exempt_end(&mode);
+    return status;
+}
+
+static carat_status grow(struct cuda_device *device, struct workspace *entry, CUstream stream, bool capturing,
+                         size_t bytes)
+{
+    CARAT_TRY(empty(device, entry, stream, capturing));
+    CARAT_TRY(memory_allocate(device, bytes, &entry->buffer));
+    entry->bytes = bytes;
+    return CARAT_OK;
+}
+
+static carat_status workspace_locked(struct cuda_device *device, CUstream stream, size_t bytes,
+                                     CUdeviceptr *workspace)
+{
+    struct workspace_pool *pool = &device->pool;
+    unsigned long long id;
+    bool capturing;
+    CARAT_TRY(stream_id(device, stream, &id));
+    CARAT_TRY(stream_is_capturing(device, stream, &capturing));
+    struct workspace *entry = find(pool, id);
+    if (!entry) {
+        CARAT_TRY(add(pool, id, &entry));
+    }
+    if (entry->bytes < bytes) {
+        CARAT_TRY(grow(device, entry, stream, capturing, bytes));
+    }
+    entry->captured |= capturing;
+    *workspace = entry->buffer;
+    return CARAT_OK;
+}
+
+carat_status workspace_of_stream(struct cuda_device *device, CUstream stream, size_t bytes,
+                                 CUdeviceptr *workspace)
+{
+    pthread_mutex_lock(&device->pool.mutex);
+    carat_status status = workspace_locked(device, stream, bytes, workspace);
+    pthread_mutex_unlock(&device->pool.mutex);
+    return status;
+}
+
+static carat_status drop_locked(struct cuda_device *device, CUstream stream)
+{
+    struct workspace_pool *pool = &device->pool;
+    unsigned long long id;
+    CARAT_TRY(stream_id(device, stream, &id));
+    struct workspace *entry = find(pool, id);
+    if (!entry) {
+        return CARAT_OK;
+    }
+    CARAT_TRY(empty(device, entry, stream, false));
+    *entry = pool->entries[--pool->count];
+    return CARAT_OK;
+}
+
+carat_status workspace_drop(struct cuda_device *device, CUstream stream)
+{
+    pthread_mutex_lock(&device->pool.mutex);
+    carat_status status = drop_locked(device, stream);
+    pthread_mutex_unlock(&device->pool.mutex);
+    return status;
+}
+
+void workspace_pool_destroy(struct workspace_pool *pool)
+{
+    for (size_t i = 0; i < pool->count; ++i) {
+        if (pool->entries[i].buffer) {
+            driver.cuMemFree_v2(pool->entries[i].buffer);
+        }
+    }
+    for (size_t i = 0; i < pool->retired_count; ++i) {
+        driver.cuMemFree_v2(pool->retired[i]);
+    }
+    free(pool->entries);
+    free(pool->retired);
+    pthread_mutex_destroy(&pool->mutex);
+}
