@@ -1,0 +1,733 @@
+/*
+ * kernel_check.c - see kernel_check.h.
+ *
+ * Every buffer is exactly as long as the work needs and stands between poisoned guards; its base is aligned
+ * as the row asks, and no better. What lies between the columns of an input is NaN, and what lies between
+ * those of an output must stay.
+ */
+#include "kernel_check.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <sanitizer/asan_interface.h>
+
+#include "../kernels/common/arguments.h"
+
+#define GUARD 512
+
+/* ---- Buffers -------------------------------------------------------------------------------- */
+
+struct buffer {
+    unsigned char *memory; /* with the guards */
+    unsigned char *at;     /* the content */
+    unsigned char *before; /* what the content was when the work began */
+    size_t bytes;
+};
+
+/* Content of the given bytes whose address is `shift` past a multiple of 256. */
+static struct buffer buffer_create(size_t bytes, size_t shift)
+{
+    struct buffer buffer = {.bytes = bytes};
+    void *memory = NULL;
+    buffer.before = malloc(bytes + 1);
+    if (!buffer.before || posix_memalign(&memory, 256, bytes + shift + 2 * GUARD)) {
+        abort();
+    }
+    buffer.memory = memory;
+    buffer.at = buffer.memory + GUARD + shift;
+    memset(memory, 0xa5, bytes + shift + 2 * GUARD);
+    __asan_poison_memory_region(buffer.memory, GUARD + shift);
+    __asan_poison_memory_region(buffer.at + bytes, GUARD);
+    return buffer;
+}
+
+/* Remembers the content as it is now. */
+static void buffer_keep(const struct buffer *buffer) { memcpy(buffer->before, buffer->at, buffer->bytes); }
+
+static bool buffer_is_kept(const struct buffer *buffer)
+{
+    return memcmp(buffer->before, buffer->at, buffer->bytes) == 0;
+}
+
+/* Frees it; false where a guard was written. */
+static bool buffer_destroy(struct buffer *buffer)
+{
+    size_t front = (size_t)(buffer->at - buffer->memory);
+    bool whole = true;
+    __asan_unpoison_memory_region(buffer->memory, front + buffer->bytes + GUARD);
+    for (size_t i = 0; i < front; ++i) {
+        whole &= buffer->memory[i] == 0xa5;
+    }
+    for (size_t i = 0; i < GUARD; ++i) {
+        whole &= buffer->at[buffer->bytes + i] == 0xa5;
+    }
+    free(buffer->memory);
+    free(buffer->before);
+    return whole;
+}
+
+/* ---- Random work ---------------------------------------------------------------------------- */
+
+/* How the values of a case are spread. */
+enum values { PLAIN, TINY, SPECIAL };
+
+static void value_set(carat_type type, void *array, int64_t index, enum values values, struct random *random)
+{
+    element_random(type, array, index, random);
+    if (type == CARAT_S32 || type == CARAT_S8) {
+        return;
+    }
+    if (values == TINY) {
+        /* Products and sums near and below the least normal number. */
+        int exponent = type == CARAT_F64 ? -530 : type == CARAT_F16 ? -18 : -70;
+        element_set(type, array, index, ldexpl(element_get(type, array, index), exponent));
+    }
+    if (values == SPECIAL && random_one_in(random, 40)) {
+        static const float special[] = {INFINITY, -INFINITY, NAN, 0.0f, -0.0f};
+        element_set(type, array, index, (long double)special[random_bits(random) % 5]);
+    }
+}
+
+static enum values random_values(struct random *random)
+{
+    return random_one_in(random, 6) ? TINY : random_one_in(random, 6) ? SPECIAL : PLAIN;
+}
+
+/* A length that ends inside a tile, at its end, or just past it: 1 .. about `tiles` tiles. */
+static int64_t random_length(struct random *random, int64_t tile, int64_t tiles)
+{
+    int64_t whole = random_between(random, 0, tiles) * tile;
+    switch (random_between(random, 0, 4)) {
+    case 0:
+        return whole > 0 ? whole : tile;
+    case 1:
+        return whole + 1;
+    case 2:
+        return whole + tile - 1 > 0 ? whole + tile - 1 : 1;
+    default:
+        return whole + random_between(random, 1, tile);
+    }
+}
+
+static int64_t round_up(int64_t x, int64_t unit) { return (x + unit - 1) / unit * unit; }
+
+static int64_t ceiling(int64_t x, int64_t y) { return (x + y - 1) / y; }
+
+static int64_t at_least_1(int64_t x) { return x > 1 ? x : 1; }
+
+/* A batch of matrices in memory, rows contiguous. */
+struct matrix {
+    carat_type type;
+    int64_t rows;
+    int64_t columns;
+    int64_t ld;
+    int64_t stride;
+    int64_t batch;
+    struct buffer buffer;
+};
+
+/*
+ * A matrix whose base, columns and problems are at multiples of `alignment` bytes (0: of the element's
+ * size), filled with values, NaN between them.
+ */
+static struct matrix matrix_create(carat_type type, int64_t rows, int64_t columns, int64_t batch,
+                                   int alignment, bool one_for_all, enum values values, struct random *random)
+{
+    int64_t size = (int64_t)carat_type_size(type);
+    int64_t unit = alignment > size ? alignment / size : 1;
+    struct matrix matrix = {.type = type, .rows = rows, .columns = columns, .batch = batch};
+    matrix.ld = round_up(at_least_1(rows), unit) +
+                unit * (random_one_in(random, 2) ? 0 : random_between(random, 0, 9));
+    matrix.stride = one_for_all ? 0 : matrix.ld * columns + unit * random_between(random, 0, 3);
+    int64_t length = rows && columns
+                         ? (one_for_all ? 0 : (batch - 1) * matrix.stride) + (columns - 1) * matrix.ld + rows
+                         : 0;
+    size_t shift = (size_t)(unit * size * random_between(random, 0, 255 / (unit * size)));
+    matrix.buffer = buffer_create((size_t)(length * size), shift);
+    for (int64_t i = 0; i < length; ++i) {
+        element_poison(type, matrix.buffer.at, i);
+    }
+    for (int64_t problem = 0; problem < (one_for_all ? 1 : batch); ++problem) {
+        for (int64_t j = 0; j < columns; ++j) {
+            for (int64_t i = 0; i < rows; ++i) {
+                value_set(type, matrix.buffer.at, problem * matrix.stride + j * matrix.ld + i, values,
+                          random);
+            }
+        }
+    }
+    buffer_keep(&matrix.buffer);
+    return matrix;
+}
+
+/* A scalar: 0, 1, -1 or any; its value in the arguments, or in memory of the "device". */
+struct scalar {
+    scalar_argument argument;
+    union {
+        float f32;
+        double f64;
+        int32_t s32;
+    } value;
+    struct buffer device;
+};
+
+static struct scalar scalar_create(carat_type type, struct random *random)
+{
+    struct scalar scalar = {.device = {NULL, NULL, NULL, 0}};
+    long double value = 0;
+    int64_t kind = random_between(random, 0, 4);
+    if (kind == 1) {
+        value = 1;
+    } else if (kind == 2) {
+        value = -1;
+    } else if (kind > 2) {
+        value = type == CARAT_S32 ? (long double)random_between(random, INT32_MIN, INT32_MAX)
+                                  : 4 * (long double)random_unit(random);
+    }
+    element_set(type, &scalar.value, 0, value);
+    size_t size = carat_type_size(type);
+    if (random_one_in(random, 3)) {
+        scalar.device = buffer_create(size, 0);
+        memcpy(scalar.device.at, &scalar.value, size);
+        buffer_keep(&scalar.device);
+        scalar.argument.device = scalar.device.at;
+        memset(&scalar.argument.value, 0xff, sizeof scalar.argument.value);
+    } else {
+        scalar.argument.device = NULL;
+        memcpy(&scalar.argument.value, &scalar.value, size);
+    }
+    return scalar;
+}
+
+static bool scalar_destroy(struct scalar *scalar)
+{
+    return !scalar->device.memory || (buffer_is_kept(&scalar->device) & buffer_destroy(&scalar->device));
+}
+
+static bool scalar_is_zero(const struct scalar *scalar, carat_type type)
+{
+    return element_get(type, &scalar->value, 0) == 0;
+}
+
+/* ---- Running and reporting ------------------------------------------------------------------ */
+
+static void launch(const struct kernel *row, const struct cpu_kernel *kernel, int64_t blocks,
+                   const void *arguments, struct random *random)
+{
+    int threads_y = row->threads_y ? row->threads_y : 1;
+    struct cpu_launch launch = {.grid = {(uint32_t)blocks, 1, 1},
+                                .block = {(uint32_t)row->threads_x, (uint32_t)threads_y, 1},
+                                .dynamic_shared_bytes = (size_t)row->shared_bytes,
+                                .seed = random_bits(random)};
+    cpu_run(kernel, &launch, arguments);
+}
+
+__attribute__((format(printf, 2, 3))) static bool wrong(const struct kernel *row, const char *format, ...)
+{
+    va_list values;
+    fprintf(stderr, "%s: ", row->name);
+    va_start(values, format);
+    vfprintf(stderr, format, values);
+    va_end(values);
+    fputc('\n', stderr);
+    return false;
+}
+
+/* Whether all of D but its elements is as it was, and all elements hold what is expected. */
+typedef struct expected expect_function(const void *work, int64_t problem, int64_t i, int64_t j);
+
+static bool check_result(const struct kernel *row, const struct matrix *d, expect_function *expect,
+                         const void *work)
+{
+    size_t size = carat_type_size(d->type);
+    for (int64_t problem = 0; problem < d->batch; ++problem) {
+        for (int64_t j = 0; j < d->columns; ++j) {
+            for (int64_t i = 0; i < d->rows; ++i) {
+                int64_t index = problem * d->stride + j * d->ld + i;
+                struct expected expected = expect(work, problem, i, j);
+                if (!expected_holds(&expected, d->type, d->buffer.at, index)) {
+                    return wrong(row,
+                                 "element (%" PRId64 ", %" PRId64 ") of problem %" PRId64 " of %" PRId64
+                                 " x %" PRId64 " is %.9Lg, not %.9Lg +- %.2Lg",
+                                 i, j, problem, d->rows, d->columns,
+                                 element_get(d->type, d->buffer.at, index), expected.value, expected.bound);
+                }
+                /* Seen and right: the rest must be as it was. */
+                memcpy(d->buffer.at + (size_t)index * size, d->buffer.before + (size_t)index * size, size);
+            }
+        }
+    }
+    return buffer_is_kept(&d->buffer) || wrong(row, "writes between the columns of D");
+}
+
+/* ---- Products ------------------------------------------------------------------------------- */
+
+struct product {
+    const struct kernel *row;
+    carat_gemm_problem problem;
+    const void *alpha;
+    const void *beta;
+    const void *a;
+    const void *b;
+    const void *c; /* as it was */
+    int64_t k_per_part;
+    int parts;
+    bool compensated;
+};
+
+static carat_type result_type(const struct kernel *row)
+{
+    return row->element == ELEMENT_S8 ? CARAT_S32 : (carat_type)row->element;
+}
+
+/* The compensated rung's own bound: half a place of the result, and a little of |A| |B|. */
+static void tighten(const struct product *work, struct expected *expected)
+{
+    if (work->compensated && work->problem.k > 0) {
+        int64_t terms = work->problem.k + 4;
+        expected->bound = expected->bound / (long double)terms * (terms < 5 ? (long double)terms : 5);
+    }
+}
+
+static struct expected expect_product(const void *context, int64_t problem, int64_t i, int64_t j)
+{
+    const struct product *work = context;
+    struct expected expected =
+        reference_gemm(&work->problem, work->alpha, work->a, work->b, work->beta, work->c, problem, i, j);
+    tighten(work, &expected);
+    return expected;
+}
+
+/* The sums of one part of k, which stand as problem `problem * parts + part` of the partials. */
+static struct expected expect_part(const void *context, int64_t index, int64_t i, int64_t j)
+{
+    const struct product *work = context;
+    int64_t part = index % work->parts;
+    carat_gemm_problem piece = work->problem;
+    int64_t begin = part * work->k_per_part < piece.k ? part * work->k_per_part : piece.k;
+    int64_t end = begin + work->k_per_part < piece.k ? begin + work->k_per_part : piece.k;
+    size_t size = carat_type_size(piece.type_ab);
+    const char *a =
+        (const char *)work->a + (size_t)(begin * (piece.op_a == CARAT_TRANSPOSE ? 1 : piece.lda)) * size;
+    const char *b =
+        (const char *)work->b + (size_t)(begin * (piece.op_b == CARAT_TRANSPOSE ? piece.ldb : 1)) * size;
+    carat_type scalar = carat_scalar_type(piece.type_ab);
+    double one[1];
+    double zero[1];
+    element_set(scalar, one, 0, 1);
+    element_set(scalar, zero, 0, 0);
+    piece.k = end - begin;
+    piece.type_cd = scalar;
+    return reference_gemm(&piece, one, a, b, zero, NULL, index / work->parts, i, j);
+}
+
+static void describe(const struct product *work)
+{
+    const carat_gemm_problem *p = &work->problem;
+    fprintf(stderr,
+            "  m %" PRId64 " n %" PRId64 " k %" PRId64 " op %d %d ld %" PRId64 " %" PRId64 " %" PRId64
+            " %" PRId64 " batch %" PRId64 " parts %d alpha %Lg beta %Lg\n",
+            p->m, p->n, p->k, p->op_a, p->op_b, p->lda, p->ldb, p->ldc, p->ldd, p->batch, work->parts,
+            element_get(carat_scalar_type(p->type_ab), work->alpha, 0),
+            element_get(carat_scalar_type(p->type_ab), work->beta, 0));
+}
+
+/* Layouts and shape, of m and n at most a few hundred and of few multiply-adds in all. */
+static carat_gemm_problem random_product(const struct kernel *row, struct random *random)
+{
+    /* Two tiles in one dimension at a time where they are large, several where they are small. */
+    int64_t most_m = row->tile_m >= 64 ? 1 : 3;
+    int64_t most_n = row->tile_n >= 64 ? 1 : 3;
+    int64_t most_k = row->tile_k > 0 ? (row->stages > 2 ? row->stages + 2 : 3) : 3;
+    int64_t tile_k = row->tile_k > 1 ? row->tile_k : 16;
+    if (row->tile_m >= 64 && row->tile_n >= 64 && random_one_in(random, 2)) {
+        *(random_one_in(random, 2) ? &most_m : &most_n) = 0;
+    }
+    int64_t k = random_one_in(random, 10) ? 0 : random_length(random, tile_k, most_k);
+    carat_gemm_problem problem =
+        carat_gemm_describe((carat_type)row->element, random_length(random, row->tile_m, most_m),
+                            random_length(random, row->tile_n, most_n), k);
+    problem.type_cd = result_type(row);
+    bool any = row->layout == LAYOUT_ANY && row->operation == OPERATION_GEMM;
+    bool trans_a = any ? random_one_in(random, 2) : row->layout == LAYOUT_TN || row->layout == LAYOUT_TT;
+    bool trans_b = any ? random_one_in(random, 2) : row->layout == LAYOUT_NT || row->layout == LAYOUT_TT;
+    problem.op_a = trans_a ? CARAT_TRANSPOSE : CARAT_NO_TRANSPOSE;
+    problem.op_b = trans_b ? CARAT_TRANSPOSE : CARAT_NO_TRANSPOSE;
+    if (row->operation == OPERATION_GEMM && random_one_in(random, 3)) {
+        problem.batch = random_between(random, 2, 3);
+    }
+    return problem;
+}
+
+static bool check_product(const struct kernel *row, const struct cpu_kernel *kernel, struct random *random)
+{
+    struct product work = {.row = row, .parts = 1, .problem = random_product(row, random)};
+    carat_gemm_problem *p = &work.problem;
+    carat_type scalar_type = carat_scalar_type(p->type_ab);
+    struct scalar alpha = scalar_create(scalar_type, random);
+    struct scalar beta = scalar_create(scalar_type, random);
+    enum values values = random_values(random);
+    work.compensated = strstr(row->source, "kahan") != NULL;
+    work.k_per_part = at_least_1(p->k);
+    if (row->operation == OPERATION_GEMM && random_one_in(random, 3)) {
+        work.parts = (int)random_between(random, 2, 4);
+        work.k_per_part = round_up(at_least_1(ceiling(p->k, work.parts)), row->tile_k);
+    }
+
+    bool trans_a = p->op_a == CARAT_TRANSPOSE;
+    bool trans_b = p->op_b == CARAT_TRANSPOSE;
+    struct matrix a = matrix_create(p->type_ab, trans_a ? p->k : p->m, trans_a ? p->m : p->k, p->batch,
+                                    row->alignment, random_one_in(random, 5), values, random);
+    struct matrix b = matrix_create(p->type_ab, trans_b ? p->n : p->k, trans_b ? p->k : p->n, p->batch,
+                                    row->alignment, random_one_in(random, 5), values, random);
+    struct matrix c =
+        matrix_create(p->type_cd, p->m, p->n, p->batch, 0, random_one_in(random, 5), values, random);
+    struct matrix d = matrix_create(p->type_cd, p->m, p->n, p->batch, 0, false, values, random);
+    bool in_place = random_one_in(random, 3);
+    bool reads_ab = p->k > 0 && (work.parts > 1 || !scalar_is_zero(&alpha, scalar_type));
+    bool reads_c = work.parts == 1 && !scalar_is_zero(&beta, scalar_type);
+    p->lda = a.ld, p->ldb = b.ld, p->ldd = d.ld, p->ldc = in_place ? d.ld : c.ld;
+    p->stride_a = a.stride, p->stride_b = b.stride, p->stride_d = d.stride,
+    p->stride_c = in_place ? d.stride : c.stride;
+    work.alpha = &alpha.value;
+    work.beta = &beta.value;
+    work.a = a.buffer.at;
+    work.b = b.buffer.at;
+    work.c = in_place ? d.buffer.before : c.buffer.before;
+
+    /* The sums of the parts, each a plain m x n, as so many problems. */
+    struct matrix partials = {.type = scalar_type,
+                              .rows = p->m,
+                              .columns = p->n,
+                              .ld = p->m,
+                              .stride = p->m * p->n,
+                              .batch = p->batch * work.parts};
+    partials.buffer = buffer_create(
+        work.parts > 1 ? (size_t)(partials.stride * partials.batch) * carat_type_size(scalar_type) : 0, 0);
+    memset(partials.buffer.at, 0xff, partials.buffer.bytes);
+    buffer_keep(&partials.buffer);
+
+    int64_t tiles_m = ceiling(p->m, row->tile_m);
+    int64_t tiles_n = ceiling(p->n, row->tile_n);
+    gemm_arguments arguments = {
+        .m = p->m,
+        .n = p->n,
+        .k = p->k,
+        .a = reads_ab ? a.buffer.at : NULL,
+        .b = reads_ab ? b.buffer.at : NULL,
+        .c = !reads_c   ? NULL
+             : in_place ? d.buffer.at
+                        : c.buffer.at,
+        .d = work.parts > 1 ? NULL : d.buffer.at,
+        .lda = p->lda,
+        .ldb = p->ldb,
+        .ldc = p->ldc,
+        .ldd = p->ldd,
+        .stride_a = p->stride_a,
+        .stride_b = p->stride_b,
+        .stride_c = p->stride_c,
+        .stride_d = p->stride_d,
+        .alpha = alpha.argument,
+        .beta = beta.argument,
+        .trans_a = trans_a,
+        .trans_b = trans_b,
+        .tiles_m = (int32_t)tiles_m,
+        .tiles_n = (int32_t)tiles_n,
+        .parts = work.parts,
+        .k_per_part = work.k_per_part,
+        .partials = work.parts > 1 ? partials.buffer.at : NULL,
+    };
+    launch(row, kernel, tiles_m * tiles_n * work.parts * p->batch, &arguments, random);
+
+    bool right = work.parts > 1 ? check_result(row, &partials, expect_part, &work)
+                                : check_result(row, &d, expect_product, &work);
+    right &= (buffer_is_kept(&d.buffer) && buffer_is_kept(&a.buffer) && buffer_is_kept(&b.buffer) &&
+              buffer_is_kept(&c.buffer)) ||
+             !right || wrong(row, "writes where it should read");
+    bool guards = buffer_destroy(&a.buffer) & buffer_destroy(&b.buffer) & buffer_destroy(&c.buffer) &
+                  buffer_destroy(&d.buffer) & buffer_destroy(&partials.buffer);
+    right &= guards || wrong(row, "writes past a buffer");
+    if (!right) {
+        describe(&work);
+    }
+    return right & scalar_destroy(&alpha) & scalar_destroy(&beta);
+}
+
+/* ---- Sums of parts -------------------------------------------------------------------------- */
+
+struct reduction {
+    const reduce_arguments *arguments;
+    carat_type scalar_type;
+    carat_type type;
+    long double alpha;
+    long double beta;
+    const void *partials;
+    const void *c; /* as it was */
+};
+
+static struct expected expect_reduced(const void *context, int64_t problem, int64_t i, int64_t j)
+{
+    const struct reduction *work = context;
+    const reduce_arguments *r = work->arguments;
+    int64_t in_c = problem * r->stride_c + j * r->ldc + i;
+    if (work->scalar_type == CARAT_S32) {
+        uint32_t sum = 0;
+        for (int32_t part = 0; part < r->parts; ++part) {
+            sum += ((const uint32_t *)work->partials)[((problem * r->parts + part) * r->n + j) * r->m + i];
+        }
+        sum *= (uint32_t)(int64_t)work->alpha;
+        if (work->beta != 0) {
+            sum += (uint32_t)(int64_t)work->beta * ((const uint32_t *)work->c)[in_c];
+        }
+        return (struct expected){sum, 0};
+    }
+    long double sum = 0;
+    long double size = 0;
+    for (int32_t part = 0; part < r->parts && work->alpha != 0; ++part) {
+        long double x = element_get(work->scalar_type, work->partials,
+                                    ((problem * r->parts + part) * r->n + j) * r->m + i);
+        sum += work->alpha * x;
+        size += fabsl(work->alpha * x);
+    }
+    if (work->beta != 0) {
+        long double x = work->beta * element_get(work->type, work->c, in_c);
+        sum += x;
+        size += fabsl(x);
+    }
+    long double unit = work->scalar_type == CARAT_F64 ? 0x1p-53L : 0x1p-24L;
+    long double least = work->scalar_type == CARAT_F64 ? 0x1p-1074L : 0x1p-149L;
+    return (struct expected){sum, (r->parts + 3) * (unit * size * (1 + 0x1p-20L) + least)};
+}
+
+static bool check_reduction(const struct kernel *row, const struct cpu_kernel *kernel, struct random *random)
+{
+    carat_type type = result_type(row);
+    carat_type scalar_type = carat_scalar_type((carat_type)row->element);
+    int64_t m = random_between(random, 1, 150);
+    int64_t n = random_between(random, 1, 40);
+    int64_t batch = random_one_in(random, 2) ? 1 : random_between(random, 2, 4);
+    int parts = (int)random_between(random, 2, 20);
+    enum values values = random_values(random);
+    struct scalar alpha = scalar_create(scalar_type, random);
+    struct scalar beta = scalar_create(scalar_type, random);
+    bool in_place = random_one_in(random, 3);
+    struct matrix partials = {.type = scalar_type};
+    partials.buffer = buffer_create((size_t)(m * n * batch * parts) * carat_type_size(scalar_type), 0);
+    for (int64_t i = 0; i < m * n * batch * parts; ++i) {
+        value_set(scalar_type, partials.buffer.at, i, values, random);
+    }
+    buffer_keep(&partials.buffer);
+    struct matrix c = matrix_create(type, m, n, batch, 0, false, values, random);
+    struct matrix d = matrix_create(type, m, n, batch, 0, false, values, random);
+    bool reads_c = !scalar_is_zero(&beta, scalar_type);
+    reduce_arguments arguments = {
+        .m = m,
+        .n = n,
+        .batch = batch,
+        .partials = partials.buffer.at,
+        .c = !reads_c   ? NULL
+             : in_place ? d.buffer.at
+                        : c.buffer.at,
+        .d = d.buffer.at,
+        .ldc = in_place ? d.ld : c.ld,
+        .ldd = d.ld,
+        .stride_c = in_place ? d.stride : c.stride,
+        .stride_d = d.stride,
+        .alpha = alpha.argument,
+        .beta = beta.argument,
+        .parts = parts,
+    };
+    struct reduction work = {&arguments,
+                             scalar_type,
+                             type,
+                             element_get(scalar_type, &alpha.value, 0),
+                             element_get(scalar_type, &beta.value, 0),
+                             partials.buffer.before,
+                             in_place ? d.buffer.before : c.buffer.before};
+    launch(row, kernel, ceiling(m * n * batch, row->threads_x), &arguments, random);
+    bool right = check_result(row, &d, expect_reduced, &work);
+    right &= buffer_is_kept(&partials.buffer) && buffer_is_kept(&c.buffer);
+    bool guards = buffer_destroy(&partials.buffer) & buffer_destroy(&c.buffer) & buffer_destroy(&d.buffer);
+    right &= guards || wrong(row, "writes past a buffer");
+    if (!right) {
+        fprintf(stderr, "  m %" PRId64 " n %" PRId64 " batch %" PRId64 " parts %d\n", m, n, batch, parts);
+    }
+    return right & scalar_destroy(&alpha) & scalar_destroy(&beta);
+}
+
+/* ---- scale * A + shift ---------------------------------------------------------------------- */
+
+struct scaling {
+    carat_type type;
+    const void *scale;
+    const void *shift;
+    const void *a; /* as it was */
+    int64_t lda;
+};
+
+/* One fused multiply-add is exact, so there is nothing to grant. */
+static struct expected expect_scaled(const void *context, int64_t problem, int64_t i, int64_t j)
+{
+    (void)problem;
+    const struct scaling *work = context;
+    int64_t index = j * work->lda + i;
+    if (work->type == CARAT_F64) {
+        return (struct expected){
+            fma(*(const double *)work->scale, ((const double *)work->a)[index], *(const double *)work->shift),
+            0};
+    }
+    float x = (float)element_get(work->type, work->a, index);
+    float sum = fmaf(*(const float *)work->scale, x, *(const float *)work->shift);
+    uint16_t rounded[2];
+    element_set(work->type, rounded, 0, sum);
+    return (struct expected){element_get(work->type, rounded, 0), 0};
+}
+
+/* Shapes for kernels that stream: long columns, short ones, single ones. */
+static void random_area(struct random *random, int64_t most, int64_t *m, int64_t *n)
+{
+    switch (random_between(random, 0, 3)) {
+    case 0:
+        *m = random_between(random, 1, most);
+        *n = 1;
+        break;
+    case 1:
+        *m = random_between(random, 1, 40);
+        *n = random_between(random, 1, at_least_1(most / *m));
+        break;
+    case 2:
+        *m = random_between(random, 1, at_least_1(most / 8));
+        *n = random_between(random, 1, 8);
+        break;
+    default:
+        *m = random_between(random, 1, 300);
+        *n = random_between(random, 1, at_least_1(most / *m));
+        break;
+    }
+}
+
+static bool check_scaling(const struct kernel *row, const struct cpu_kernel *kernel, struct random *random)
+{
+    carat_type type = (carat_type)row->element;
+    carat_type scalar_type = carat_scalar_type(type);
+    int64_t m;
+    int64_t n;
+    random_area(random, 5 * row->tile_m / 2, &m, &n);
+    enum values values = random_values(random);
+    struct scalar scale = scalar_create(scalar_type, random);
+    struct scalar shift = scalar_create(scalar_type, random);
+    int alignment = random_one_in(random, 2) ? 16 : 0;
+    bool in_place = random_one_in(random, 3);
+    struct matrix a = matrix_create(type, m, n, 1, alignment, false, values, random);
+    struct matrix b = matrix_create(type, m, n, 1, alignment, false, values, random);
+    struct scaling work = {type, &scale.value, &shift.value, in_place ? b.buffer.before : a.buffer.before,
+                           in_place ? b.ld : a.ld};
+    scale_add_arguments arguments = {
+        .m = m,
+        .n = n,
+        .a = in_place ? b.buffer.at : a.buffer.at,
+        .b = b.buffer.at,
+        .lda = work.lda,
+        .ldb = b.ld,
+        .scale = scale.argument,
+        .shift = shift.argument,
+    };
+    int64_t blocks = ceiling(m * n, row->tile_m);
+    launch(row, kernel, random_one_in(random, 2) ? blocks : random_between(random, 1, blocks + 1), &arguments,
+           random);
+    bool right = check_result(row, &b, expect_scaled, &work) && buffer_is_kept(&a.buffer);
+    bool guards = buffer_destroy(&a.buffer) & buffer_destroy(&b.buffer);
+    right &= guards || wrong(row, "writes past a buffer");
+    if (!right) {
+        fprintf(stderr, "  m %" PRId64 " n %" PRId64 " lda %" PRId64 " ldb %" PRId64 "\n", m, n, work.lda,
+                b.ld);
+    }
+    return right & scalar_destroy(&scale) & scalar_destroy(&shift);
+}
+
+/* ---- Transposes ----------------------------------------------------------------------------- */
+
+/* Elements are bytes here: whatever they are, they arrive. */
+static bool check_turned(const struct kernel *row, const struct matrix *a, const struct matrix *b,
+                         size_t size)
+{
+    for (int64_t j = 0; j < a->columns; ++j) {
+        for (int64_t i = 0; i < a->rows; ++i) {
+            size_t to = (size_t)(j + i * b->ld) * size;
+            if (memcmp(a->buffer.before + (size_t)(i + j * a->ld) * size, b->buffer.at + to, size)) {
+                return wrong(row,
+                             "element (%" PRId64 ", %" PRId64 ") of %" PRId64 " x %" PRId64 " did not arrive",
+                             i, j, a->rows, a->columns);
+            }
+            memcpy(b->buffer.at + to, b->buffer.before + to, size);
+        }
+    }
+    return buffer_is_kept(&b->buffer) || wrong(row, "writes between the columns of B");
+}
+
+static struct matrix bytes_create(int64_t rows, int64_t columns, int64_t size, bool aligned,
+                                  struct random *random)
+{
+    int64_t unit = aligned ? 16 / size : 1;
+    struct matrix matrix = {.rows = rows, .columns = columns};
+    matrix.ld = round_up(rows, unit) + unit * random_between(random, 0, 5);
+    size_t shift = (size_t)(unit * size * random_between(random, 0, 255 / (unit * size)));
+    matrix.buffer = buffer_create((size_t)(((columns - 1) * matrix.ld + rows) * size), shift);
+    for (size_t i = 0; i < matrix.buffer.bytes; ++i) {
+        matrix.buffer.at[i] = (unsigned char)random_bits(random);
+    }
+    buffer_keep(&matrix.buffer);
+    return matrix;
+}
+
+static bool check_transpose(const struct kernel *row, const struct cpu_kernel *kernel, struct random *random)
+{
+    int64_t size = row->element_bytes;
+    int64_t pack = 16 / size;
+    int64_t m = random_length(random, row->tile_m, 2);
+    int64_t n = random_length(random, row->tile_n, 2);
+    bool aligned = random_one_in(random, 2);
+    if (aligned && random_one_in(random, 2)) {
+        m = round_up(m, pack);
+        n = round_up(n, pack);
+    }
+    struct matrix a = bytes_create(m, n, size, aligned, random);
+    struct matrix b = bytes_create(n, m, size, aligned, random);
+    int64_t tiles_m = ceiling(m, row->tile_m);
+    int64_t tiles_n = ceiling(n, row->tile_n);
+    transpose_arguments arguments = {
+        .m = m,
+        .n = n,
+        .a = a.buffer.at,
+        .b = b.buffer.at,
+        .lda = a.ld,
+        .ldb = b.ld,
+        .tiles_m = (int32_t)tiles_m,
+        .tiles_n = (int32_t)tiles_n,
+    };
+    launch(row, kernel, tiles_m * tiles_n, &arguments, random);
+    bool right = check_turned(row, &a, &b, (size_t)size) && buffer_is_kept(&a.buffer);
+    bool guards = buffer_destroy(&a.buffer) & buffer_destroy(&b.buffer);
+    return right & (guards || wrong(row, "writes past a buffer"));
+}
+
+bool kernel_check(const struct kernel *row, const struct cpu_kernel *kernel, struct random *random)
+{
+    switch (row->operation) {
+    case OPERATION_GEMM:
+    case OPERATION_LADDER:
+        return check_product(row, kernel, random);
+    case OPERATION_REDUCE:
+        return check_reduction(row, kernel, random);
+    case OPERATION_SCALE_ADD:
+        return check_scaling(row, kernel, random);
+    case OPERATION_TRANSPOSE:
+        return check_transpose(row, kernel, random);
+    default:
+        return wrong(row, "there is no check for its operation");
+    }
+}
