@@ -1,0 +1,45 @@
+/*
+ * 02_coalesced.cu - rung 2: the indices turned, so that a warp reads consecutive addresses.
+ *
+ * As rung 1, but neighbouring threads take neighbouring rows of one column of D:
+ *
+ *            B                           what a warp reads for one k:
+ *           +--+
+ *           |k |                         A(i, k): 32 words side by side, one cache line
+ *           |v |                         B(k, j): one word for all
+ *      A    +--+
+ *     +--+  +--+
+ *     |k>|  |0 |                         and in the end it writes 32 words of D side by side.
+ *     |  |  |1 |   threads
+ *     |  |  |2 |
+ *     +--+  +--+
+ *
+ * Needs: nothing. Limited by the load unit: two loads for each multiply-add, all 2 * m * n * k words
+ * of them through the cache, one warp's load a clock. The block's shape (rows of 32 threads, THREADS_Y
+ * of them) decides how often a line of A is found in the cache again, and how many warps wait at once.
+ */
+#include "kernel.h"
+#include "store.h"
+#include "tiles.h"
+
+static_assert(THREADS_X == TILE_M && THREADS_Y == TILE_N, "a thread an element");
+
+KERNEL __launch_bounds__(THREADS_X *THREADS_Y) KERNEL_NAME(const gemm_arguments arguments)
+{
+    block_share share = share_of_block(&arguments, 1);
+    int64_t i = share.row + threadIdx.x;
+    int64_t j = share.column + threadIdx.y;
+    if (i >= arguments.m || j >= arguments.n) {
+        return;
+    }
+
+    accumulator alpha = scalar_value(arguments.alpha);
+    const element *a = (const element *)arguments.a + i;
+    const element *b = (const element *)arguments.b + j * arguments.ldb;
+    int64_t depth = alpha == 0 ? 0 : arguments.k;
+    accumulator sum = 0;
+    for (int64_t k = 0; k < depth; ++k) {
+        sum = multiply_add(widen(a[k * arguments.lda]), widen(b[k]), sum);
+    }
+    store_result(&arguments, i, j, sum, alpha, scalar_value(arguments.beta));
+}
