@@ -33,8 +33,10 @@
 
 static bool runs_on(const struct kernel *kernel, const struct device_traits *traits)
 {
-    return kernel->image && (kernel->arch_specific ? kernel->arch == traits->compute_capability
-                                                   : kernel->arch <= traits->compute_capability);
+    bool has_instructions = kernel->arch_specific ? kernel->arch == traits->compute_capability
+                                                  : kernel->arch <= traits->compute_capability;
+    bool has_memory = traits->shared_bytes == 0 || kernel->shared_bytes <= traits->shared_bytes;
+    return kernel->image && has_instructions && has_memory;
 }
 
 static bool has_layout(const struct kernel *kernel, const struct problem *p)

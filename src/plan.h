@@ -34,6 +34,7 @@ struct device_traits {
     carat_device_kind kind;
     int compute_capability; /* major * 10 + minor */
     int multiprocessors;
+    int shared_bytes; /* the most that a block may ask for; 0 where nothing is known */
 };
 
 /* Chooses the steps (choose.c). Fails only with CARAT_UNSUPPORTED. */

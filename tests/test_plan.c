@@ -1,0 +1,460 @@
+/*
+ * test_plan.c - the choice of kernels over thousands of random problems, which needs no device; plan
+ * objects, and the cache of a context under many threads.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "catalog.h"
+#include "context.h"
+#include "plan.h"
+#include "reference.h"
+
+static const carat_type types[] = {CARAT_F32, CARAT_F64, CARAT_F16, CARAT_BF16, CARAT_S32, CARAT_S8};
+
+#define assert_refused(call, status, words)                                                                  \
+    do {                                                                                                     \
+        assert_int_equal((call), (status));                                                                  \
+        if (!strstr(carat_last_message(), (words))) {                                                        \
+            fail_msg("the message is \"%s\", but should say \"%s\"", carat_last_message(), (words));         \
+        }                                                                                                    \
+    } while (0)
+
+/* ---- The catalogue ---- */
+
+static void rows_are_found_by_name(void **state)
+{
+    (void)state;
+    for (int i = 0; i < carat_catalog_count; i++) {
+        assert_ptr_equal(catalog_find(carat_catalog[i].name), &carat_catalog[i]);
+        assert_true(kernel_threads(&carat_catalog[i]) >= 1);
+        assert_true(kernel_threads(&carat_catalog[i]) <= 1024);
+    }
+    assert_null(catalog_find("no such kernel"));
+}
+
+/* ---- What must hold of every plan ---- */
+
+static int64_t blocks_of(const struct kernel *kernel, const struct problem *p, int parts)
+{
+    return (p->m + kernel->tile_m - 1) / kernel->tile_m * ((p->n + kernel->tile_n - 1) / kernel->tile_n) *
+           parts * p->batch;
+}
+
+static bool aligned(const struct kernel *kernel, const struct problem *p)
+{
+    int64_t size = (int64_t)carat_type_size(p->type_ab);
+    return kernel->alignment <= size ||
+           (p->lda * size % kernel->alignment == 0 && p->ldb * size % kernel->alignment == 0 &&
+            p->stride_a * size % kernel->alignment == 0 && p->stride_b * size % kernel->alignment == 0);
+}
+
+static void check_multiply(const struct device_traits *traits, const struct plan *plan,
+                           const struct kernel *kernel)
+{
+    static const int layouts[2][2] = {{LAYOUT_NN, LAYOUT_NT}, {LAYOUT_TN, LAYOUT_TT}};
+    const struct problem *p = &plan->problem;
+    assert_non_null(kernel);
+    assert_non_null(kernel->image);
+    assert_int_equal(kernel->operation, OPERATION_GEMM);
+    assert_int_equal(kernel->element, p->type_ab);
+    assert_true(kernel->layout == LAYOUT_ANY || kernel->layout == layouts[p->trans_a][p->trans_b]);
+    assert_true(kernel->arch_specific ? kernel->arch == traits->compute_capability
+                                      : kernel->arch <= traits->compute_capability);
+    assert_true(traits->shared_bytes == 0 || kernel->shared_bytes <= traits->shared_bytes);
+    assert_true(aligned(kernel, p));
+    assert_int_equal(plan->k_per_part % kernel->tile_k, 0);
+    assert_true(blocks_of(kernel, p, plan->parts) <= INT32_MAX);
+}
+
+static void check_plan(const struct device_traits *traits, const struct plan *plan)
+{
+    const struct problem *p = &plan->problem;
+    assert_true(strlen(plan->explanation) > 0 && strlen(plan->explanation) < sizeof(plan->explanation) - 1);
+    assert_null(strchr(plan->explanation, '\n'));
+    if (problem_is_empty(p)) {
+        assert_int_equal(plan->step_count, 0);
+        assert_int_equal(plan->workspace_bytes, 0);
+        return;
+    }
+    assert_true(plan->step_count == (plan->parts > 1 ? 2 : 1));
+    assert_int_equal(plan->steps[0].kind, STEP_MULTIPLY);
+    check_multiply(traits, plan, plan->steps[0].kernel);
+    check_multiply(traits, plan, plan->steps[0].unaligned);
+    /* The kernel for any address takes any address. */
+    assert_true(plan->steps[0].unaligned->alignment <= (int)carat_type_size(p->type_ab));
+    assert_non_null(strstr(plan->explanation, plan->steps[0].kernel->name));
+
+    /* The parts cover K, and each of them has some of it. */
+    assert_true(plan->parts >= 1);
+    assert_true(plan->k_per_part > 0);
+    assert_int_equal(plan->parts, p->k > 0 ? (p->k - 1) / plan->k_per_part + 1 : 1);
+    if (plan->parts == 1) {
+        assert_int_equal(plan->workspace_bytes, 0);
+        return;
+    }
+    const struct kernel *reduce = plan->steps[1].kernel;
+    assert_int_equal(plan->steps[1].kind, STEP_REDUCE);
+    assert_int_equal(reduce->operation, OPERATION_REDUCE);
+    assert_int_equal(reduce->element, p->type_ab);
+    assert_non_null(strstr(plan->explanation, reduce->name));
+    size_t least =
+        (size_t)(p->m * p->n * p->batch * plan->parts) * carat_type_size(carat_scalar_type(p->type_ab));
+    assert_int_equal(plan->workspace_bytes, (least + 255) / 256 * 256);
+    assert_true(plan->workspace_bytes <= (size_t)64 << 20);
+}
+
+static int64_t random_size(struct random *random)
+{
+    int bits = (int)random_between(random, 0, 17);
+    int64_t size = random_between(random, 0, ((int64_t)1 << bits) - 1) + (bits > 0);
+    return random_one_in(random, 2) ? size : (size + 15) / 16 * 16;
+}
+
+static carat_gemm_problem random_problem(struct random *random, carat_type type)
+{
+    carat_gemm_problem p =
+        carat_gemm_describe(type, random_size(random), random_size(random), random_size(random));
+    p.order = random_one_in(random, 2) ? CARAT_ROW_MAJOR : CARAT_COLUMN_MAJOR;
+    p.op_a = random_one_in(random, 2) ? CARAT_TRANSPOSE : CARAT_NO_TRANSPOSE;
+    p.op_b = random_one_in(random, 2) ? CARAT_TRANSPOSE : CARAT_NO_TRANSPOSE;
+    if (random_one_in(random, 4)) {
+        p.batch = random_between(random, 0, 40);
+        p.stride_a = random_size(random);
+        p.stride_b = random_size(random);
+        p.stride_d = p.m * p.n;
+    }
+    return p;
+}
+
+static struct device_traits random_traits(struct random *random)
+{
+    static const struct {
+        int compute_capability;
+        int shared_bytes;
+    } chips[] = {{75, 65536},  {80, 166912},  {86, 101376},  {89, 101376},
+                 {90, 232448}, {100, 232448}, {120, 101376}, {90, 0}};
+    int chip = (int)random_between(random, 0, 7);
+    return (struct device_traits){CARAT_DEVICE_CUDA, chips[chip].compute_capability,
+                                  (int)random_between(random, 1, 200), chips[chip].shared_bytes};
+}
+
+static void every_plan_is_consistent(void **state)
+{
+    carat_type type = *(const carat_type *)*state;
+    struct random random = {(uint64_t)type + 300};
+    int split = 0;
+    for (int i = 0; i < 1500; i++) {
+        carat_gemm_problem described = random_problem(&random, type);
+        struct device_traits traits = random_traits(&random);
+        struct problem problem;
+        struct plan plan;
+        struct plan again;
+        assert_int_equal(problem_check(&described, &problem), CARAT_OK);
+        carat_status status = plan_choose(&traits, &problem, &plan);
+        if (status != CARAT_OK) {
+            fail_msg("%s m %" PRId64 " n %" PRId64 " k %" PRId64 " on %d: %s", carat_type_name(type),
+                     problem.m, problem.n, problem.k, traits.compute_capability, carat_last_message());
+        }
+        check_plan(&traits, &plan);
+        split += plan.parts > 1;
+
+        assert_int_equal(plan_choose(&traits, &problem, &again), CARAT_OK);
+        assert_string_equal(plan.explanation, again.explanation);
+        assert_int_equal(plan.workspace_bytes, again.workspace_bytes);
+    }
+    assert_true(split > 100);
+}
+
+static const struct device_traits h200 = {CARAT_DEVICE_CUDA, 90, 132, 232448};
+
+static struct plan plan_of(carat_type type, int64_t m, int64_t n, int64_t k)
+{
+    carat_gemm_problem described = carat_gemm_describe(type, m, n, k);
+    struct problem problem;
+    struct plan plan;
+    assert_int_equal(problem_check(&described, &problem), CARAT_OK);
+    assert_int_equal(plan_choose(&h200, &problem, &plan), CARAT_OK);
+    check_plan(&h200, &plan);
+    return plan;
+}
+
+/* K is split where there are too few tiles to go round, and only there. */
+static void long_sums_of_few_tiles_are_split(void **state)
+{
+    (void)state;
+    for (int t = 0; t < 6; t++) {
+        assert_true(plan_of(types[t], 64, 64, 100000).parts > 8);
+        assert_true(plan_of(types[t], 256, 256, 20000).parts > 1);
+        assert_int_equal(plan_of(types[t], 64, 64, 32).parts, 1);
+        assert_int_equal(plan_of(types[t], 8192, 8192, 8192).parts, 1);
+        assert_int_equal(plan_of(types[t], 8192, 8192, 0).parts, 1);
+    }
+}
+
+static void what_no_grid_holds_is_refused(void **state)
+{
+    (void)state;
+    carat_gemm_problem described = carat_gemm_describe(CARAT_F32, (int64_t)1 << 40, 1024, 1);
+    struct problem problem;
+    struct plan plan;
+    assert_int_equal(problem_check(&described, &problem), CARAT_OK);
+    assert_refused(plan_choose(&h200, &problem, &plan), CARAT_UNSUPPORTED, "m is 1099511627776");
+    described = carat_gemm_describe(CARAT_F32, 1, 1, 1);
+    described.batch = (int64_t)1 << 31;
+    described.stride_d = 1;
+    assert_int_equal(problem_check(&described, &problem), CARAT_OK);
+    assert_refused(plan_choose(&h200, &problem, &plan), CARAT_UNSUPPORTED, "batch is 2147483648");
+    /* As long as it may be, and not split into more than fits. */
+    described = carat_gemm_describe(CARAT_S8, 1, 1, INT64_MAX - 1000);
+    assert_int_equal(problem_check(&described, &problem), CARAT_OK);
+    assert_int_equal(plan_choose(&h200, &problem, &plan), CARAT_OK);
+    check_plan(&h200, &plan);
+}
+
+static void chips_without_kernels_are_refused(void **state)
+{
+    (void)state;
+    struct device_traits old = {CARAT_DEVICE_CUDA, 61, 20, 0};
+    for (int t = 0; t < 6; t++) {
+        carat_gemm_problem described = carat_gemm_describe(types[t], 10, 10, 10);
+        struct problem problem;
+        struct plan plan;
+        assert_int_equal(problem_check(&described, &problem), CARAT_OK);
+        assert_refused(plan_choose(&old, &problem, &plan), CARAT_UNSUPPORTED, "on compute capability 6.1");
+    }
+}
+
+/* ---- Plans of the CPU ---- */
+
+static carat_context *cpu_context(void)
+{
+    carat_context *context;
+    assert_int_equal(carat_context_create(CARAT_DEVICE_CPU, 0, &context), CARAT_OK);
+    return context;
+}
+
+static void cpu_plans_say_how_they_multiply(void **state)
+{
+    (void)state;
+    static const char *const words[] = {"sgemm",  "dgemm", "f16 widened to f32", "bf16 widened to f32",
+                                        "halves", "s8"};
+    carat_context *context = cpu_context();
+    for (int t = 0; t < 6; t++) {
+        carat_gemm_problem problem = carat_gemm_describe(types[t], 30, 20, 10);
+        carat_plan *plan;
+        assert_int_equal(carat_plan_create(context, &problem, &plan), CARAT_OK);
+        assert_non_null(strstr(carat_plan_explain(plan), words[t]));
+        assert_non_null(strstr(carat_plan_explain(plan), "CPU"));
+        assert_int_equal(carat_plan_workspace(plan), 0);
+        carat_plan_destroy(plan);
+        problem.k = 0;
+        assert_int_equal(carat_plan_create(context, &problem, &plan), CARAT_OK);
+        assert_non_null(strstr(carat_plan_explain(plan), "k is 0"));
+        carat_plan_destroy(plan);
+    }
+    carat_context_destroy(context);
+}
+
+/* ---- The cache ---- */
+
+static void one_problem_has_one_plan(void **state)
+{
+    (void)state;
+    carat_context *context = cpu_context();
+    carat_gemm_problem problem = carat_gemm_describe(CARAT_F32, 30, 20, 10);
+    carat_plan *first;
+    carat_plan *second;
+    carat_plan *third;
+    assert_int_equal(carat_plan_create(context, &problem, &first), CARAT_OK);
+    problem.lda = 30; /* said aloud */
+    assert_int_equal(carat_plan_create(context, &problem, &second), CARAT_OK);
+    problem.lda = 31;
+    assert_int_equal(carat_plan_create(context, &problem, &third), CARAT_OK);
+    assert_ptr_equal(first, second);
+    assert_ptr_not_equal(first, third);
+    carat_plan_destroy(first);
+    assert_true(strlen(carat_plan_explain(second)) > 0);
+    carat_plan_destroy(second);
+    carat_plan_destroy(third);
+    carat_context_destroy(context);
+}
+
+/* Every field that a plan depends on is part of its name in the cache. */
+static void problems_that_differ_have_their_own_plans(void **state)
+{
+    (void)state;
+    carat_context *context = cpu_context();
+    enum { VARIANTS = 18 };
+    carat_gemm_problem problems[VARIANTS];
+    for (int i = 0; i < VARIANTS; i++) {
+        problems[i] = carat_gemm_describe(CARAT_F32, 40, 40, 40);
+        problems[i].batch = 2;
+        problems[i].stride_a = problems[i].stride_b = problems[i].stride_c = problems[i].stride_d = 4000;
+    }
+    problems[1].order = CARAT_ROW_MAJOR;
+    problems[2].op_a = CARAT_TRANSPOSE;
+    problems[3].op_b = CARAT_TRANSPOSE;
+    problems[4].type_ab = problems[4].type_cd = CARAT_S32;
+    problems[5].m = 39;
+    problems[6].n = 39;
+    problems[7].k = 39;
+    problems[8].lda = 41;
+    problems[9].ldb = 41;
+    problems[10].ldc = 41;
+    problems[11].ldd = 41;
+    problems[12].batch = 3;
+    problems[13].stride_a = 4001;
+    problems[14].stride_b = 4001;
+    problems[15].stride_c = 4001;
+    problems[16].stride_d = 4001;
+    problems[17].accuracy = CARAT_ACCURACY_STRICT;
+    carat_plan *plans[VARIANTS];
+    for (int i = 0; i < VARIANTS; i++) {
+        assert_int_equal(carat_plan_create(context, &problems[i], &plans[i]), CARAT_OK);
+        for (int j = 0; j < i; j++) {
+            assert_ptr_not_equal(plans[i], plans[j]);
+        }
+    }
+    for (int i = 0; i < VARIANTS; i++) {
+        carat_plan_destroy(plans[i]);
+    }
+    carat_context_destroy(context);
+}
+
+/* A plan that its holder keeps outlives its place in the cache, which more problems take than it has. */
+static void held_plans_outlive_their_place(void **state)
+{
+    (void)state;
+    carat_context *context = cpu_context();
+    carat_gemm_problem problem = carat_gemm_describe(CARAT_F32, 3, 2, 1);
+    carat_plan *held;
+    assert_int_equal(carat_plan_create(context, &problem, &held), CARAT_OK);
+    for (int64_t i = 0; i < 20000; i++) {
+        carat_gemm_problem other = carat_gemm_describe(CARAT_F32, i + 4, 2, 1);
+        carat_plan *plan;
+        assert_int_equal(carat_plan_create(context, &other, &plan), CARAT_OK);
+        carat_plan_destroy(plan);
+    }
+    float one = 1;
+    float zero = 0;
+    float a[3] = {1, 2, 3};
+    float b[2] = {10, 100};
+    float d[6];
+    assert_int_equal(carat_plan_run(held, &one, a, b, &zero, NULL, d, NULL), CARAT_OK);
+    assert_true(d[0] == 10 && d[2] == 30 && d[5] == 300);
+    carat_plan_destroy(held);
+    carat_context_destroy(context);
+}
+
+struct worker {
+    carat_context *context;
+    pthread_t thread;
+    uint64_t seed;
+    int wrong;
+};
+
+/* Multiplies 1 x k by k x 1 for many k, more than the cache holds, by call and by plan in turns. */
+static void *work(void *argument)
+{
+    struct worker *worker = argument;
+    struct random random = {worker->seed};
+    double ones[3000];
+    for (int i = 0; i < 3000; i++) {
+        ones[i] = 1;
+    }
+    double one = 1;
+    double zero = 0;
+    for (int i = 0; i < 4000; i++) {
+        int64_t k = random_between(&random, 1, random_one_in(&random, 2) ? 20 : 3000);
+        carat_gemm_problem problem = carat_gemm_describe(CARAT_F64, 1, 1, k);
+        double d = -1;
+        if (random_one_in(&random, 2)) {
+            worker->wrong +=
+                carat_gemm(worker->context, &problem, &one, ones, ones, &zero, NULL, &d, NULL) != CARAT_OK;
+        } else {
+            carat_plan *plan;
+            worker->wrong += carat_plan_create(worker->context, &problem, &plan) != CARAT_OK;
+            worker->wrong += carat_plan_run(plan, &one, ones, ones, &zero, NULL, &d, NULL) != CARAT_OK;
+            carat_plan_destroy(plan);
+        }
+        worker->wrong += d != (double)k;
+    }
+    return NULL;
+}
+
+static void threads_share_a_context(void **state)
+{
+    (void)state;
+    enum { THREADS = 8 };
+    struct worker workers[THREADS];
+    carat_context *context = cpu_context();
+    for (int i = 0; i < THREADS; i++) {
+        workers[i] = (struct worker){.context = context, .seed = (uint64_t)i};
+        assert_int_equal(pthread_create(&workers[i].thread, NULL, work, &workers[i]), 0);
+    }
+    for (int i = 0; i < THREADS; i++) {
+        assert_int_equal(pthread_join(workers[i].thread, NULL), 0);
+        assert_int_equal(workers[i].wrong, 0);
+    }
+    carat_context_destroy(context);
+}
+
+/* A message belongs to the thread whose call failed. */
+static void *fail_here(void *message_there)
+{
+    assert_string_equal(carat_last_message(), "");
+    carat_plan_run(NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+    *(char **)message_there = strdup(carat_last_message());
+    return NULL;
+}
+
+static void messages_belong_to_threads(void **state)
+{
+    (void)state;
+    carat_context_create((carat_device_kind)77, 0, &(carat_context *){NULL});
+    char here[200];
+    strncpy(here, carat_last_message(), sizeof(here) - 1);
+    here[sizeof(here) - 1] = '\0';
+    char *there = NULL;
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, fail_here, &there), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_non_null(there);
+    assert_string_equal(there, "plan is NULL");
+    assert_string_equal(carat_last_message(), here);
+    assert_non_null(strstr(here, "kind is 77"));
+    free(there);
+}
+
+int main(void)
+{
+    struct CMUnitTest tests[24];
+    static const char *const names[] = {"every_plan_is_consistent f32", "every_plan_is_consistent f64",
+                                        "every_plan_is_consistent f16", "every_plan_is_consistent bf16",
+                                        "every_plan_is_consistent s32", "every_plan_is_consistent s8"};
+    int count = 0;
+    for (int t = 0; t < 6; t++) {
+        tests[count++] =
+            (struct CMUnitTest){names[t], every_plan_is_consistent, NULL, NULL, (void *)(uintptr_t)&types[t]};
+    }
+    tests[count++] = (struct CMUnitTest)cmocka_unit_test(rows_are_found_by_name);
+    tests[count++] = (struct CMUnitTest)cmocka_unit_test(long_sums_of_few_tiles_are_split);
+    tests[count++] = (struct CMUnitTest)cmocka_unit_test(what_no_grid_holds_is_refused);
+    tests[count++] = (struct CMUnitTest)cmocka_unit_test(chips_without_kernels_are_refused);
+    tests[count++] = (struct CMUnitTest)cmocka_unit_test(cpu_plans_say_how_they_multiply);
+    tests[count++] = (struct CMUnitTest)cmocka_unit_test(one_problem_has_one_plan);
+    tests[count++] = (struct CMUnitTest)cmocka_unit_test(problems_that_differ_have_their_own_plans);
+    tests[count++] = (struct CMUnitTest)cmocka_unit_test(held_plans_outlive_their_place);
+    tests[count++] = (struct CMUnitTest)cmocka_unit_test(threads_share_a_context);
+    tests[count++] = (struct CMUnitTest)cmocka_unit_test(messages_belong_to_threads);
+    return _cmocka_run_group_tests("plan", tests, (size_t)count, NULL, NULL);
+}
