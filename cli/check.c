@@ -263,7 +263,7 @@ static void judge(const carat_gemm_problem *problem, struct scalars scalars, con
             off = fabs(value - wanted);
         } else {
             struct reference reference = finish_reference(&sums[s], scalars, old);
-            wanted = reference.high;
+            wanted = reference.high + reference.low;
             off = judge_entry(value, &reference, growth, terms, scalars.alpha, &limits, sums[s].magnitude,
                               &right);
             check->error = fmax(check->error, off);

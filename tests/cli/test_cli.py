@@ -24,7 +24,15 @@ import numpy
 PROGRAM = os.environ["CARAT_PROGRAM"]
 SOURCE = os.environ["CARAT_SOURCE"]
 NO_DRIVER = "/nonexistent/libcuda.so"
-COMMANDS = re.findall(r'^    \{"([a-z]+)", command_', open(os.path.join(SOURCE, "cli/main.c")).read(), re.M)
+
+
+def source(name):
+    """The text of a file of the sources."""
+    with open(os.path.join(SOURCE, name), encoding="utf-8") as file:
+        return file.read()
+
+
+COMMANDS = re.findall(r'^    \{"([a-z]+)", command_', source("cli/main.c"), re.M)
 
 # type name: NumPy's, the result's, the rounding unit of the sums, of the result
 TYPES = {
@@ -93,6 +101,8 @@ class Case(unittest.TestCase):
             [PROGRAM, *map(str, arguments)], capture_output=True, env=self.environment, timeout=300, text=True, **options
         )
         self.assertEqual(result.returncode, code, f"{arguments}\n{result.stdout}\n{result.stderr}")
+        if code == 0:
+            self.assertEqual(result.stderr, "")
         for text in (result.stdout, result.stderr):
             self.assertNotRegex(text, r"[\x00-\x09\x0b-\x1f\x7f]", "control characters in piped output")
         return result
@@ -164,7 +174,7 @@ class Frame(Case):
                 self.assertIn(f"Try 'carat {name} --help'.", result.stderr)
 
     def test_man_page_names_every_command_and_option(self):
-        page = open(os.path.join(SOURCE, "docs/carat.1")).read().replace("\\-", "-")
+        page = source("docs/carat.1").replace("\\-", "-")
         for name in COMMANDS:
             self.assertIn(f".Ss carat {name}\n", page)
             section = page.split(f".Ss carat {name}\n")[1].split(".Ss carat ")[0]
@@ -172,7 +182,7 @@ class Frame(Case):
                 self.assertIn(f"-{option}", section, f"--{option} of {name}")
 
     def test_version(self):
-        header = open(os.path.join(SOURCE, "include/carat/carat.h")).read()
+        header = source("include/carat/carat.h")
         numbers = re.findall(r"#define CARAT_VERSION_(?:MAJOR|MINOR|PATCH) (\d+)", header)
         self.assertEqual(self.carat("--version").stdout, f"carat {'.'.join(numbers)}\n")
 
@@ -221,7 +231,7 @@ class Info(Case):
 
     def test_json(self):
         info = json.loads(self.carat("info", "--json").stdout)
-        header = open(os.path.join(SOURCE, "include/carat/carat.h")).read()
+        header = source("include/carat/carat.h")
         body = header.split("typedef struct carat_device_info {")[1].split("} carat_device_info;")[0]
         members = re.findall(r"(\w+)(?:\[\d+\])?;", body)
         self.assertGreater(len(members), 25)
@@ -283,9 +293,9 @@ class Output(Case):
         self.assertNotRegex(output, r"[\x00-\x09\x0b-\x1f\x7f]")
 
     def test_no_cuda(self):
-        result = self.refused("carat gemm: ", "gemm", "--m", 3, "--device", "cuda")
+        result = self.refused("CUDA driver", "gemm", "--m", 3, "--device", "cuda")
         self.assertEqual(result.stdout, "")
-        self.refused("index is 1", "gemm", "--m", 3, "--device", "cuda:1")
+        self.refused("CUDA driver", "gemm", "--m", 3, "--device", "cuda:1")
 
 
 class Products(Case):
@@ -509,7 +519,7 @@ class Refusals(Case):
             ("its elements are ; Carat", header.replace("<f4", ""), data),
             ("its elements are |O; Carat", header.replace("<f4", "|O"), data),
             ("its elements are records", header.replace("'<f4'", "[('x', '<f4')]"), data),
-            ("'descr'", header.replace("'<f4'", "'<f4"), data),
+            ("no dictionary", header.replace("'<f4'", "'<f4"), data),
             ("'descr'", header.replace("<f4", "<f4" * 50), data),
             ("'fortran_order'", header.replace("False", "0"), data),
             ("its header lacks one of", header.replace("'fortran_order': False, ", ""), data),
@@ -589,8 +599,8 @@ class Refusals(Case):
             self.assertEqual(self.contents(), before)
 
     def test_no_such_device(self):
-        self.gemm_refused("carat gemm: ", self.good, self.path("B.npy"), "--device", "cuda")
-        self.gemm_refused("carat gemm: ", self.good, self.path("B.npy"), "--device", "cuda:7")
+        self.gemm_refused("CUDA driver", self.good, self.path("B.npy"), "--device", "cuda")
+        self.gemm_refused("CUDA driver", self.good, self.path("B.npy"), "--device", "cuda:7")
 
 
 class Mutations(Case):
