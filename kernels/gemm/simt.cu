@@ -71,8 +71,8 @@ typedef struct group {
 
 /* VECTOR neighbours in memory as a thread holds them between fetch and stow; see load.h for the arguments. */
 #if ELEMENT == ELEMENT_S8
-typedef uint32_t run;
-static __device__ inline run load_run(const element *from, int inside, int aligned)
+typedef uint32_t stretch;
+static __device__ inline stretch load_stretch(const element *from, int inside, int aligned)
 {
     if (aligned && inside >= VECTOR) {
         return *(const uint32_t *)from;
@@ -85,16 +85,16 @@ static __device__ inline run load_run(const element *from, int inside, int align
     return word;
 }
 #else
-typedef vector run;
-static __device__ inline run load_run(const element *from, int inside, int aligned)
+typedef vector stretch;
+static __device__ inline stretch load_stretch(const element *from, int inside, int aligned)
 {
     return load_vector(from, inside, aligned);
 }
 #endif
 
-/* What a thread fetches as one: a run; for s8 four of them, a 4 x 4 square. */
+/* What a thread fetches as one: a stretch; for s8 four of them, a 4 x 4 square. */
 typedef struct piece {
-    run runs[PACK];
+    stretch stretches[PACK];
 } piece;
 
 /* Rows (columns) and k from one place in a tile to another. */
@@ -129,7 +129,7 @@ typedef struct strip {
     place first; /* where in a tile that is */
     int left;    /* rows (columns) of a tile that lie in the matrix */
     int along_k; /* memory runs along k */
-    int aligned; /* and every run in it begins where a vector may */
+    int aligned; /* and every stretch of it begins where a vector may */
 } strip;
 
 static __device__ inline strip strip_of(const element *matrix, int64_t ld, int64_t first, int64_t count,
@@ -159,11 +159,13 @@ static __device__ inline void fetch(piece *pieces, int count, const strip *from,
 #pragma unroll
         for (int line = 0; line < PACK; ++line) {
             if (from->along_k) {
-                pieces[number].runs[line] = load_run(from->from + (step.at + line) * from->ld + step.k,
-                                                     line < wide_left ? depth_left : 0, from->aligned);
+                pieces[number].stretches[line] =
+                    load_stretch(from->from + (step.at + line) * from->ld + step.k,
+                                 line < wide_left ? depth_left : 0, from->aligned);
             } else {
-                pieces[number].runs[line] = load_run(from->from + (step.k + line) * from->ld + step.at,
-                                                     line < depth_left ? wide_left : 0, from->aligned);
+                pieces[number].stretches[line] =
+                    load_stretch(from->from + (step.k + line) * from->ld + step.at,
+                                 line < depth_left ? wide_left : 0, from->aligned);
             }
         }
     }
@@ -177,13 +179,14 @@ static __device__ inline void advance(strip *strip)
 
 #if ELEMENT == ELEMENT_S8
 
-/* The words of a piece, for four rows (columns) side by side: its runs, turned where they run across k. */
+/* The words of a piece, for four rows (columns) side by side: its stretches, turned where they lie across k.
+ */
 static __device__ inline group words_of_piece(const piece *piece, int along_k)
 {
-    uint32_t w0 = piece->runs[0];
-    uint32_t w1 = piece->runs[1];
-    uint32_t w2 = piece->runs[2];
-    uint32_t w3 = piece->runs[3];
+    uint32_t w0 = piece->stretches[0];
+    uint32_t w1 = piece->stretches[1];
+    uint32_t w2 = piece->stretches[2];
+    uint32_t w3 = piece->stretches[3];
     group words = {{w0, w1, w2, w3}};
     if (!along_k) {
         uint32_t even01 = (w0 & 0x00ff00ffu) | (w1 & 0x00ff00ffu) << 8;
@@ -217,7 +220,7 @@ static __device__ inline void stow_piece(accumulator *tile, int row_words, const
     group words;
 #pragma unroll
     for (int i = 0; i < VECTOR; ++i) {
-        words.x[i] = widen(piece->runs[0].x[i]);
+        words.x[i] = widen(piece->stretches[0].x[i]);
     }
     if (along_k) {
 #pragma unroll
