@@ -118,19 +118,25 @@ static bool is_peer(const struct field *field, int i, bool cublas_only)
     return !cublas_only && (strcmp(name, "openblas") == 0 || strncmp(name, "blas:", 5) == 0);
 }
 
-double field_peer_seconds(const struct field *field, const struct result *results)
+static double best_peer_seconds(const struct field *field, const struct result *results, bool cublas_only)
 {
-    for (int cublas_only = 1; cublas_only >= 0; cublas_only--) {
-        double best = 0;
-        for (int i = 0; i < field->count; i++) {
-            double seconds = result_seconds(&results[i]);
-            if (seconds > 0 && is_peer(field, i, cublas_only) && (best == 0 || seconds < best)) {
-                best = seconds;
-            }
-        }
-        if (best > 0) {
-            return best;
+    double best = 0;
+    for (int i = 0; i < field->count; i++) {
+        double seconds = result_seconds(&results[i]);
+        if (seconds > 0 && is_peer(field, i, cublas_only) && (best == 0 || seconds < best)) {
+            best = seconds;
         }
     }
-    return 0;
+    return best;
+}
+
+double field_cublas_seconds(const struct field *field, const struct result *results)
+{
+    return best_peer_seconds(field, results, true);
+}
+
+double field_peer_seconds(const struct field *field, const struct result *results)
+{
+    double cublas = field_cublas_seconds(field, results);
+    return cublas > 0 ? cublas : best_peer_seconds(field, results, false);
 }

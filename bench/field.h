@@ -38,9 +38,12 @@ carat_status field_measure(
 /* Where a contender stands in the list, or -1. */
 int field_find(const struct field *field, const char *name);
 
+/* The seconds of the better of cublas and cublaslt; 0 where neither was timed. */
+double field_cublas_seconds(const struct field *field, const struct result *results);
+
 /*
- * The seconds of the peer that ratios are against: the better of cublas and cublaslt where either was
- * timed, else the best of the other peers (not rows and not carat); 0 where there is none.
+ * The seconds of the peer that ratios are against: cublas where timed, else the best of the other peers (not
+ * rows and not carat); 0 where there is none.
  */
 double field_peer_seconds(const struct field *field, const struct result *results);
 

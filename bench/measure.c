@@ -16,7 +16,7 @@ static const double REGION_SECONDS = 0.5e-3;
 static const double LONG_REGION_SECONDS = 20e-3;
 
 /* What a core of the CPU does at the least, in operations a second: to foresee calls without an end. */
-static const double SLOW_CORE = 4e9;
+static const double SLOW_CORE = 8e9;
 
 /* How long the device works before the first timed round, for its clocks. */
 static const double WARM_SECONDS = 20e-3;
@@ -62,6 +62,7 @@ struct entry {
     bool alive; /* right so far, and to be timed */
     int calls;
     int rounds;
+    int rounds_done;
     void *graph;
     double times[MOST_ROUNDS];
     double graph_times[MOST_ROUNDS];
@@ -130,9 +131,14 @@ static carat_status make_ready(struct entry *entry, const struct measure_options
     one = one / probes > 1e-7 ? one / probes : 1e-7;
     entry->calls = calls_of_region(one, sets);
     double region = one * entry->calls;
+    if (region > options->seconds) { /* this was the one run that there is time for */
+        entry->calls = 1;
+        entry->times[0] = one * 1e6;
+        entry->rounds_done = entry->rounds = 1;
+        return CARAT_OK;
+    }
     if (region > options->seconds / 4) { /* few runs are in the time given: no warming, no graph */
-        double rounds = options->seconds / region;
-        entry->rounds = rounds > 3 ? 3 : rounds < 1 ? 1 : (int)rounds;
+        entry->rounds = (int)(options->seconds / region);
         return CARAT_OK;
     }
     double rounds = options->seconds / (region * (cuda ? 2 : 1));
@@ -161,8 +167,9 @@ static carat_status make_ready(struct entry *entry, const struct measure_options
     return CARAT_OK;
 }
 
-static carat_status one_round(struct entry *entry, int round)
+static carat_status one_round(struct entry *entry)
 {
+    int round = entry->rounds_done++;
     struct timer *timer = &entry->stage->timer;
     struct reading reading;
     double seconds = 0;
@@ -224,10 +231,10 @@ static carat_status measure_entries(
     }
     for (int round = 0; round < most; round++) {
         for (int i = 0; i < count; i++) {
-            if (!entries[i].alive || round >= entries[i].rounds) {
+            if (!entries[i].alive || entries[i].rounds_done >= entries[i].rounds) {
                 continue;
             }
-            carat_status status = one_round(&entries[i], round);
+            carat_status status = one_round(&entries[i]);
             if (status != CARAT_OK) {
                 CARAT_TRY(put_out(&entries[i], status));
             }

@@ -13,6 +13,7 @@ static const struct command {
 } commands[] = {
     {"info", command_info, "show the devices and their limits"},
     {"gemm", command_gemm, "multiply two matrices from NumPy files, or generated ones"},
+    {"ladder", command_ladder, "run the ladder of kernels, from the first one writes to the library's own"},
     {"bench", command_bench, "time the shapes of a file beside other libraries"},
     {"ceiling", command_ceiling, "measure what this device does at most"},
 };
