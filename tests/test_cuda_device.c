@@ -1,0 +1,797 @@
+/*
+ * test_cuda_device.c - the CUDA device end to end, on the stand-in: what its memory, streams, graphs,
+ * plans, threads and queries promise. Shapes, layouts and values are the matter of the other tests; here
+ * matrices hold small integers, of which every product is exact in every type.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "context.h"
+#include "cuda/cuda.h"
+#include "reference.h"
+#include "standin.h"
+
+#define assert_ok(call)                                                                                      \
+    do {                                                                                                     \
+        carat_status assert_status = (call);                                                                 \
+        if (assert_status != CARAT_OK) {                                                                     \
+            fail_msg("%s: %s: %s", #call, carat_status_name(assert_status), carat_last_message());           \
+        }                                                                                                    \
+    } while (0)
+
+#define assert_refused(call, status, words)                                                                  \
+    do {                                                                                                     \
+        assert_int_equal((call), (status));                                                                  \
+        if (!strstr(carat_last_message(), (words))) {                                                        \
+            fail_msg("the message is \"%s\", but should say \"%s\"", carat_last_message(), (words));         \
+        }                                                                                                    \
+    } while (0)
+
+static const carat_type types[] = {CARAT_F32, CARAT_F64, CARAT_F16, CARAT_BF16, CARAT_S32, CARAT_S8};
+#define TYPE_COUNT 6
+
+/* ---- A product of integers, in host memory -------------------------------------------------- */
+
+struct work {
+    carat_gemm_problem problem;
+    size_t bytes_a;
+    size_t bytes_b;
+    size_t bytes_d;
+    void *a;
+    void *b;
+    void *d; /* what the product should be */
+    union {
+        float f32;
+        double f64;
+        int32_t s32;
+    } alpha, beta;
+};
+
+static void *filled(carat_type type, int64_t count, struct random *random)
+{
+    void *array = malloc((size_t)count * carat_type_size(type));
+    assert_non_null(array);
+    for (int64_t i = 0; i < count; ++i) {
+        element_set(type, array, i, random_between(random, -3, 3));
+    }
+    return array;
+}
+
+/* D = 2 A B, column-major. */
+static struct work work_create(carat_type type, int64_t m, int64_t n, int64_t k, uint64_t seed)
+{
+    struct random random = {seed};
+    struct work w = {.problem = carat_gemm_describe(type, m, n, k)};
+    carat_type type_d = w.problem.type_cd;
+    w.bytes_a = (size_t)(m * k) * carat_type_size(type);
+    w.bytes_b = (size_t)(k * n) * carat_type_size(type);
+    w.bytes_d = (size_t)(m * n) * carat_type_size(type_d);
+    w.a = filled(type, m * k, &random);
+    w.b = filled(type, k * n, &random);
+    w.d = malloc(w.bytes_d);
+    assert_non_null(w.d);
+    element_set(carat_scalar_type(type), &w.alpha, 0, 2);
+    element_set(carat_scalar_type(type), &w.beta, 0, 0);
+    for (int64_t j = 0; j < n; ++j) {
+        for (int64_t i = 0; i < m; ++i) {
+            long double sum = 0;
+            for (int64_t l = 0; l < k; ++l) {
+                sum += element_get(type, w.a, i + l * m) * element_get(type, w.b, l + j * k);
+            }
+            element_set(type_d, w.d, i + j * m, 2 * sum);
+        }
+    }
+    return w;
+}
+
+static void work_destroy(struct work *w)
+{
+    free(w->a);
+    free(w->b);
+    free(w->d);
+}
+
+/* ---- Device memory -------------------------------------------------------------------------- */
+
+static void *device_memory(carat_context *carat, size_t bytes)
+{
+    void *pointer = NULL;
+    assert_ok(carat_allocate(carat, CARAT_MEMORY_DEVICE, bytes, &pointer));
+    return pointer;
+}
+
+static void *device_copy(carat_context *carat, const void *from, size_t bytes, void *stream)
+{
+    void *pointer = device_memory(carat, bytes);
+    assert_ok(carat_copy(carat, pointer, from, bytes, stream));
+    return pointer;
+}
+
+static void assert_device_holds(carat_context *carat, const void *pointer, const void *expected, size_t bytes,
+                                void *stream)
+{
+    void *now = malloc(bytes);
+    assert_non_null(now);
+    assert_ok(carat_copy(carat, now, pointer, bytes, stream));
+    assert_ok(carat_synchronize(carat, stream));
+    assert_memory_equal(now, expected, bytes);
+    free(now);
+}
+
+/* The operands of a work in device memory. */
+struct placed {
+    void *a;
+    void *b;
+    void *d;
+};
+
+static struct placed placed_create(carat_context *carat, const struct work *w, void *stream)
+{
+    return (struct placed){device_copy(carat, w->a, w->bytes_a, stream),
+                           device_copy(carat, w->b, w->bytes_b, stream), device_memory(carat, w->bytes_d)};
+}
+
+static void placed_destroy(carat_context *carat, struct placed *p)
+{
+    assert_ok(carat_release(carat, p->a));
+    assert_ok(carat_release(carat, p->b));
+    assert_ok(carat_release(carat, p->d));
+}
+
+static carat_status multiply(carat_context *carat, const struct work *w, const struct placed *p, void *stream)
+{
+    carat_run run = {.stream = stream};
+    return carat_gemm(carat, &w->problem, &w->alpha, p->a, p->b, &w->beta, NULL, p->d, &run);
+}
+
+static int set_up(void **state)
+{
+    carat_context *carat = NULL;
+    if (carat_context_create(CARAT_DEVICE_CUDA, 0, &carat) != CARAT_OK) {
+        fprintf(stderr, "%s\n", carat_last_message());
+        return 1;
+    }
+    *state = carat;
+    return 0;
+}
+
+/* After every test nothing may be left. */
+static int tear_down(void **state)
+{
+    carat_context_destroy(*state);
+    int left = standin_leaks() + standin_pushed();
+    standin_reset();
+    return left;
+}
+
+/* ---- Products on device memory --------------------------------------------------------------- */
+
+static void every_type_multiplies(void **state)
+{
+    carat_context *carat = *state;
+    for (int t = 0; t < TYPE_COUNT; ++t) {
+        struct work w = work_create(types[t], 70, 45, 33, 1);
+        void *stream;
+        assert_ok(carat_stream_create(carat, &stream));
+        struct placed p = placed_create(carat, &w, stream);
+        assert_ok(multiply(carat, &w, &p, stream));
+        assert_device_holds(carat, p.d, w.d, w.bytes_d, stream);
+        placed_destroy(carat, &p);
+        assert_ok(carat_stream_destroy(carat, stream));
+        work_destroy(&w);
+    }
+}
+
+static void every_order_of_streams_gives_the_same(void **state)
+{
+    carat_context *carat = *state;
+    /* Few results and a long k: split, so that each stream needs workspace of its own. */
+    enum { STREAMS = 3 };
+    for (uint64_t seed = 0; seed < 5; ++seed) {
+        standin_seed(seed);
+        struct work w[STREAMS];
+        struct placed p[STREAMS];
+        void *streams[STREAMS];
+        for (int i = 0; i < STREAMS; ++i) {
+            w[i] = work_create(CARAT_F32, 40, 30, 700, seed * 10 + (uint64_t)i);
+            assert_ok(carat_stream_create(carat, &streams[i]));
+            p[i] = placed_create(carat, &w[i], streams[i]);
+        }
+        for (int round = 0; round < 3; ++round) {
+            for (int i = 0; i < STREAMS; ++i) {
+                assert_ok(multiply(carat, &w[i], &p[i], streams[i]));
+            }
+        }
+        for (int i = 0; i < STREAMS; ++i) {
+            assert_device_holds(carat, p[i].d, w[i].d, w[i].bytes_d, streams[i]);
+            placed_destroy(carat, &p[i]);
+            assert_ok(carat_stream_destroy(carat, streams[i]));
+            work_destroy(&w[i]);
+        }
+    }
+}
+
+static void calls_on_device_memory_return_at_once(void **state)
+{
+    carat_context *carat = *state;
+    struct work w = work_create(CARAT_F32, 64, 64, 64, 2);
+    void *stream;
+    assert_ok(carat_stream_create(carat, &stream));
+    struct placed p = placed_create(carat, &w, stream);
+    assert_ok(carat_synchronize(carat, stream));
+    long launches = standin_launches();
+    assert_ok(multiply(carat, &w, &p, stream));
+    assert_true(standin_waiting() > 0);
+    assert_int_equal(standin_launches(), launches);
+    assert_ok(carat_synchronize(carat, stream));
+    assert_int_equal(standin_waiting(), 0);
+    assert_true(standin_launches() > launches);
+    assert_device_holds(carat, p.d, w.d, w.bytes_d, stream);
+    placed_destroy(carat, &p);
+    assert_ok(carat_stream_destroy(carat, stream));
+    work_destroy(&w);
+}
+
+static void the_default_stream_works(void **state)
+{
+    carat_context *carat = *state;
+    struct work w = work_create(CARAT_F64, 33, 65, 20, 3);
+    struct placed p = placed_create(carat, &w, NULL);
+    assert_ok(multiply(carat, &w, &p, NULL));
+    assert_device_holds(carat, p.d, w.d, w.bytes_d, NULL);
+    placed_destroy(carat, &p);
+    work_destroy(&w);
+}
+
+static void host_scalars_are_read_before_the_call_returns(void **state)
+{
+    carat_context *carat = *state;
+    struct work w = work_create(CARAT_F32, 40, 40, 900, 4);
+    struct placed p = placed_create(carat, &w, NULL);
+    float alpha = 2;
+    float beta = 0;
+    assert_ok(carat_gemm(carat, &w.problem, &alpha, p.a, p.b, &beta, NULL, p.d, NULL));
+    alpha = 77;
+    beta = 77;
+    assert_device_holds(carat, p.d, w.d, w.bytes_d, NULL);
+    placed_destroy(carat, &p);
+    work_destroy(&w);
+}
+
+static void device_scalars_are_read_when_the_kernel_runs(void **state)
+{
+    carat_context *carat = *state;
+    for (int t = 0; t < TYPE_COUNT; ++t) {
+        struct work w = work_create(types[t], 40, 40, 900, 5);
+        struct placed p = placed_create(carat, &w, NULL);
+        size_t size = carat_type_size(carat_scalar_type(types[t]));
+        void *scalars = device_memory(carat, 2 * size);
+        char *beta = (char *)scalars + size;
+        assert_ok(carat_copy(carat, scalars, &w.alpha, size, NULL));
+        assert_ok(carat_copy(carat, beta, &w.beta, size, NULL));
+        assert_ok(carat_gemm(carat, &w.problem, scalars, p.a, p.b, beta, p.d, p.d, NULL));
+        assert_device_holds(carat, p.d, w.d, w.bytes_d, NULL);
+        /* One on the device, one here. */
+        assert_ok(carat_gemm(carat, &w.problem, scalars, p.a, p.b, &w.beta, NULL, p.d, NULL));
+        assert_device_holds(carat, p.d, w.d, w.bytes_d, NULL);
+        assert_ok(carat_gemm(carat, &w.problem, &w.alpha, p.a, p.b, beta, p.d, p.d, NULL));
+        assert_device_holds(carat, p.d, w.d, w.bytes_d, NULL);
+        assert_ok(carat_release(carat, scalars));
+        placed_destroy(carat, &p);
+        work_destroy(&w);
+    }
+}
+
+/* ---- Products on host memory ----------------------------------------------------------------- */
+
+static void host_memory_is_complete_on_return(void **state)
+{
+    carat_context *carat = *state;
+    for (int t = 0; t < TYPE_COUNT; ++t) {
+        for (int pinned = 0; pinned < 2; ++pinned) {
+            struct work w = work_create(types[t], 130, 50, 70, 6);
+            void *d = NULL;
+            void *a = w.a;
+            if (pinned) {
+                assert_ok(carat_allocate(carat, CARAT_MEMORY_PINNED, w.bytes_d, &d));
+                assert_ok(carat_allocate(carat, CARAT_MEMORY_PINNED, w.bytes_a, &a));
+                memcpy(a, w.a, w.bytes_a);
+            } else {
+                d = malloc(w.bytes_d);
+            }
+            assert_ok(carat_gemm(carat, &w.problem, &w.alpha, a, w.b, &w.beta, NULL, d, NULL));
+            assert_memory_equal(d, w.d, w.bytes_d);
+            if (pinned) {
+                assert_ok(carat_release(carat, d));
+                assert_ok(carat_release(carat, a));
+            } else {
+                free(d);
+            }
+            work_destroy(&w);
+        }
+    }
+}
+
+static void mixed_memory_is_refused(void **state)
+{
+    carat_context *carat = *state;
+    struct work w = work_create(CARAT_F32, 20, 20, 20, 7);
+    struct placed p = placed_create(carat, &w, NULL);
+    void *d = calloc(1, w.bytes_d);
+    assert_refused(carat_gemm(carat, &w.problem, &w.alpha, w.a, p.b, &w.beta, NULL, p.d, NULL),
+                   CARAT_INVALID_ARGUMENT, "a is in host memory");
+    assert_refused(carat_gemm(carat, &w.problem, &w.alpha, p.a, w.b, &w.beta, NULL, p.d, NULL),
+                   CARAT_INVALID_ARGUMENT, "b is in host memory");
+    assert_refused(carat_gemm(carat, &w.problem, &w.alpha, p.a, p.b, &w.beta, NULL, d, NULL),
+                   CARAT_INVALID_ARGUMENT, "device memory");
+    for (size_t i = 0; i < w.bytes_d; ++i) {
+        assert_int_equal(((unsigned char *)d)[i], 0);
+    }
+    free(d);
+    placed_destroy(carat, &p);
+    work_destroy(&w);
+}
+
+/* ---- Plans and workspace --------------------------------------------------------------------- */
+
+static void plans_run_often_and_explain_themselves(void **state)
+{
+    carat_context *carat = *state;
+    struct work w = work_create(CARAT_F32, 40, 30, 2000, 8);
+    carat_plan *plan = NULL;
+    assert_ok(carat_plan_create(carat, &w.problem, &plan));
+    assert_true(strlen(carat_plan_explain(plan)) > 10);
+    struct placed p = placed_create(carat, &w, NULL);
+    for (int i = 0; i < 3; ++i) {
+        assert_ok(carat_plan_run(plan, &w.alpha, p.a, p.b, &w.beta, NULL, p.d, NULL));
+        assert_device_holds(carat, p.d, w.d, w.bytes_d, NULL);
+    }
+    carat_plan_destroy(plan);
+    placed_destroy(carat, &p);
+    work_destroy(&w);
+}
+
+static void the_callers_workspace_is_used(void **state)
+{
+    carat_context *carat = *state;
+    struct work w = work_create(CARAT_F32, 40, 30, 4000, 9);
+    carat_plan *plan = NULL;
+    assert_ok(carat_plan_create(carat, &w.problem, &plan));
+    size_t needed = carat_plan_workspace(plan);
+    assert_true(needed > 0); /* few results, a long k: it is split */
+    struct placed p = placed_create(carat, &w, NULL);
+    void *workspace = device_memory(carat, needed);
+    carat_run run = {.workspace = workspace, .workspace_bytes = needed};
+    assert_ok(carat_plan_run(plan, &w.alpha, p.a, p.b, &w.beta, NULL, p.d, &run));
+    assert_device_holds(carat, p.d, w.d, w.bytes_d, NULL);
+    run.workspace_bytes = needed - 1;
+    assert_refused(carat_plan_run(plan, &w.alpha, p.a, p.b, &w.beta, NULL, p.d, &run),
+                   CARAT_WORKSPACE_TOO_SMALL, "workspace");
+    run = (carat_run){.workspace = w.a, .workspace_bytes = needed};
+    assert_refused(carat_plan_run(plan, &w.alpha, p.a, p.b, &w.beta, NULL, p.d, &run), CARAT_INVALID_ARGUMENT,
+                   "workspace");
+    assert_ok(carat_release(carat, workspace));
+    carat_plan_destroy(plan);
+    placed_destroy(carat, &p);
+    work_destroy(&w);
+}
+
+/* ---- Graphs ---------------------------------------------------------------------------------- */
+
+static void a_planned_call_can_be_captured(void **state)
+{
+    carat_context *carat = *state;
+    struct device *device = carat_context_device(carat);
+    for (int t = 0; t < TYPE_COUNT; ++t) {
+        struct work w = work_create(types[t], 40, 30, 1500, 10);
+        struct work other = work_create(types[t], 40, 30, 1500, 11);
+        carat_plan *plan = NULL;
+        void *stream;
+        void *graph = NULL;
+        assert_ok(carat_plan_create(carat, &w.problem, &plan));
+        assert_ok(carat_stream_create(carat, &stream));
+        struct placed p = placed_create(carat, &w, stream);
+        assert_ok(multiply(carat, &w, &p, stream));
+        assert_ok(carat_synchronize(carat, stream));
+        assert_ok(cuda_memset(device, p.d, 0, w.bytes_d, stream));
+        assert_ok(carat_synchronize(carat, stream));
+
+        assert_ok(cuda_capture_begin(device, stream));
+        assert_ok(multiply(carat, &w, &p, stream));
+        assert_ok(cuda_capture_end(device, stream, &graph));
+        assert_int_equal(standin_waiting(), 0); /* recorded, not run */
+
+        assert_ok(cuda_graph_launch(device, graph, stream));
+        assert_device_holds(carat, p.d, w.d, w.bytes_d, stream);
+        /* The graph reads what its matrices hold when it runs. */
+        assert_ok(carat_copy(carat, p.a, other.a, other.bytes_a, stream));
+        assert_ok(carat_copy(carat, p.b, other.b, other.bytes_b, stream));
+        assert_ok(cuda_graph_launch(device, graph, stream));
+        assert_device_holds(carat, p.d, other.d, other.bytes_d, stream);
+        assert_ok(cuda_graph_destroy(device, graph));
+        carat_plan_destroy(plan);
+        placed_destroy(carat, &p);
+        assert_ok(carat_stream_destroy(carat, stream));
+        work_destroy(&w);
+        work_destroy(&other);
+    }
+}
+
+static void elementwise_calls_can_be_captured(void **state)
+{
+    carat_context *carat = *state;
+    struct device *device = carat_context_device(carat);
+    enum { M = 50, N = 70 };
+    static float a[M * N];
+    static float scaled[M * N];
+    static float turned[M * N];
+    for (int i = 0; i < M * N; ++i) {
+        a[i] = (float)i;
+        scaled[i] = 2 * (float)i + 1;
+        turned[i % M * N + i / M] = (float)i;
+    }
+    float two = 2;
+    float one = 1;
+    void *stream;
+    void *graph = NULL;
+    assert_ok(carat_stream_create(carat, &stream));
+    carat_run run = {.stream = stream};
+    void *from = device_copy(carat, a, sizeof a, stream);
+    void *to = device_memory(carat, sizeof a);
+    void *across = device_memory(carat, sizeof a);
+    assert_ok(carat_scale_add(carat, CARAT_COLUMN_MAJOR, CARAT_F32, M, N, &two, from, M, &one, to, M, &run));
+    assert_ok(carat_transpose(carat, CARAT_COLUMN_MAJOR, CARAT_F32, M, N, from, M, across, N, &run));
+    assert_ok(cuda_memset(device, to, 0, sizeof a, stream));
+    assert_ok(cuda_memset(device, across, 0, sizeof a, stream));
+    assert_ok(cuda_capture_begin(device, stream));
+    assert_ok(carat_scale_add(carat, CARAT_COLUMN_MAJOR, CARAT_F32, M, N, &two, from, M, &one, to, M, &run));
+    assert_ok(carat_transpose(carat, CARAT_COLUMN_MAJOR, CARAT_F32, M, N, from, M, across, N, &run));
+    assert_ok(cuda_capture_end(device, stream, &graph));
+    assert_ok(cuda_graph_launch(device, graph, stream));
+    assert_device_holds(carat, to, scaled, sizeof a, stream);
+    assert_device_holds(carat, across, turned, sizeof a, stream);
+    assert_ok(cuda_graph_destroy(device, graph));
+    assert_ok(carat_release(carat, from));
+    assert_ok(carat_release(carat, to));
+    assert_ok(carat_release(carat, across));
+    assert_ok(carat_stream_destroy(carat, stream));
+}
+
+/* ---- Single rows, events --------------------------------------------------------------------- */
+
+static void every_product_row_can_be_run_by_itself(void **state)
+{
+    carat_context *carat = *state;
+    struct device *device = carat_context_device(carat);
+    int run = 0;
+    for (int i = 0; i < carat_catalog_count; ++i) {
+        const struct kernel *row = &carat_catalog[i];
+        if (row->operation != OPERATION_GEMM && row->operation != OPERATION_LADDER) {
+            continue;
+        }
+        if (row->arch_specific) {
+            assert_int_equal(cuda_kernel_check(device, row), CARAT_UNSUPPORTED);
+            continue;
+        }
+        struct cuda_kernel_info info;
+        assert_ok(cuda_kernel_check(device, row));
+        assert_ok(cuda_kernel_query(device, row, &info));
+        assert_true(info.max_threads >= kernel_threads(row));
+        assert_true(info.blocks_per_multiprocessor >= 1);
+
+        struct work w = work_create((carat_type)row->element, 48, 32, 64, 12);
+        bool trans_a = row->layout == LAYOUT_TN || row->layout == LAYOUT_TT;
+        bool trans_b = row->layout == LAYOUT_NT || row->layout == LAYOUT_TT;
+        struct problem problem = {
+            .type_ab = w.problem.type_ab,
+            .type_cd = w.problem.type_cd,
+            .trans_a = trans_a,
+            .trans_b = trans_b,
+            .m = 48,
+            .n = 32,
+            .k = 64,
+            .lda = trans_a ? 64 : 48,
+            .ldb = trans_b ? 32 : 64,
+            .ldc = 48,
+            .ldd = 48,
+            .batch = 1,
+        };
+        /* The rows that want a transposed operand get it so. */
+        void *a = malloc(w.bytes_a);
+        void *b = malloc(w.bytes_b);
+        assert_true(a && b);
+        for (int64_t l = 0; l < 64; ++l) {
+            for (int64_t x = 0; x < 48; ++x) {
+                element_set(problem.type_ab, a, trans_a ? l + x * 64 : x + l * 48,
+                            element_get(problem.type_ab, w.a, x + l * 48));
+            }
+            for (int64_t y = 0; y < 32; ++y) {
+                element_set(problem.type_ab, b, trans_b ? y + l * 32 : l + y * 64,
+                            element_get(problem.type_ab, w.b, l + y * 64));
+            }
+        }
+        struct placed p = {device_copy(carat, a, w.bytes_a, NULL), device_copy(carat, b, w.bytes_b, NULL),
+                           device_memory(carat, w.bytes_d)};
+        struct operands operands = {.alpha = &w.alpha, .a = p.a, .b = p.b, .beta = &w.beta, .d = p.d};
+        assert_ok(cuda_gemm_with(device, row, &problem, &operands, NULL));
+        assert_device_holds(carat, p.d, w.d, w.bytes_d, NULL);
+        placed_destroy(carat, &p);
+        free(a);
+        free(b);
+        work_destroy(&w);
+        ++run;
+    }
+    assert_true(run > 0);
+}
+
+static void events_tell_the_time(void **state)
+{
+    carat_context *carat = *state;
+    struct device *device = carat_context_device(carat);
+    struct work w = work_create(CARAT_F32, 64, 64, 64, 13);
+    struct placed p = placed_create(carat, &w, NULL);
+    void *begin = NULL;
+    void *end = NULL;
+    float milliseconds = -1;
+    assert_ok(cuda_event_create(device, &begin));
+    assert_ok(cuda_event_create(device, &end));
+    assert_ok(cuda_event_record(device, begin, NULL));
+    assert_ok(multiply(carat, &w, &p, NULL));
+    assert_ok(cuda_event_record(device, end, NULL));
+    assert_ok(cuda_event_elapsed_ms(device, begin, end, &milliseconds));
+    assert_true(milliseconds > 0);
+    assert_ok(cuda_event_destroy(device, begin));
+    assert_ok(cuda_event_destroy(device, end));
+    assert_ok(cuda_event_destroy(device, NULL));
+    placed_destroy(carat, &p);
+    work_destroy(&w);
+}
+
+/* ---- Threads --------------------------------------------------------------------------------- */
+
+struct worker {
+    carat_context *carat;
+    const struct work *work;
+    bool on_host;
+    int failures;
+};
+
+static void *multiply_often(void *argument)
+{
+    struct worker *worker = argument;
+    const struct work *w = worker->work;
+    carat_context *carat = worker->carat;
+    void *stream = NULL;
+    void *d = malloc(w->bytes_d);
+    worker->failures += !d || carat_stream_create(carat, &stream) != CARAT_OK;
+    for (int round = 0; round < 6 && !worker->failures; ++round) {
+        memset(d, 0xff, w->bytes_d);
+        if (worker->on_host) {
+            carat_run run = {.stream = stream};
+            worker->failures +=
+                carat_gemm(carat, &w->problem, &w->alpha, w->a, w->b, &w->beta, NULL, d, &run) != CARAT_OK;
+        } else {
+            struct placed p = placed_create(carat, w, stream);
+            worker->failures += multiply(carat, w, &p, stream) != CARAT_OK;
+            worker->failures += carat_copy(carat, d, p.d, w->bytes_d, stream) != CARAT_OK;
+            worker->failures += carat_synchronize(carat, stream) != CARAT_OK;
+            placed_destroy(carat, &p);
+        }
+        worker->failures += memcmp(d, w->d, w->bytes_d) != 0;
+    }
+    worker->failures += carat_stream_destroy(carat, stream) != CARAT_OK;
+    free(d);
+    return NULL;
+}
+
+static void threads_share_a_context(void **state)
+{
+    enum { THREADS = 6 };
+    struct work small = work_create(CARAT_F32, 40, 30, 900, 14);
+    struct work other = work_create(CARAT_F64, 65, 20, 30, 15);
+    pthread_t threads[THREADS];
+    struct worker workers[THREADS];
+    for (int i = 0; i < THREADS; ++i) {
+        workers[i] = (struct worker){*state, i % 2 ? &small : &other, i % 3 == 0, 0};
+        assert_int_equal(pthread_create(&threads[i], NULL, multiply_often, &workers[i]), 0);
+    }
+    for (int i = 0; i < THREADS; ++i) {
+        pthread_join(threads[i], NULL);
+        assert_int_equal(workers[i].failures, 0);
+    }
+    work_destroy(&small);
+    work_destroy(&other);
+}
+
+/* ---- The device ------------------------------------------------------------------------------ */
+
+static void the_device_describes_itself(void **state)
+{
+    carat_device_info info;
+    char address[32];
+    assert_ok(carat_device_query(*state, &info));
+    assert_int_equal(info.kind, CARAT_DEVICE_CUDA);
+    assert_int_equal(info.index, 0);
+    assert_string_equal(info.name, "Stand-in 0");
+    assert_int_equal(info.driver_version, 13000);
+    assert_int_equal(info.compute_capability_major, 9);
+    assert_int_equal(info.compute_capability_minor, 0);
+    assert_int_equal(info.multiprocessors, 4);
+    assert_int_equal(info.warp_size, 32);
+    assert_int_equal(info.max_threads_per_block, 1024);
+    assert_int_equal(info.max_threads_per_multiprocessor, 2048);
+    assert_int_equal(info.max_warps_per_multiprocessor, 64);
+    assert_int_equal(info.max_blocks_per_multiprocessor, 32);
+    assert_int_equal(info.max_block_dim[2], 64);
+    assert_int_equal(info.max_grid_dim[0], 2147483647);
+    assert_int_equal(info.max_grid_dim[1], 65535);
+    assert_int_equal(info.registers_per_block, 65536);
+    assert_int_equal(info.max_registers_per_thread, 255);
+    assert_int_equal(info.register_allocation_unit, 256);
+    assert_int_equal(info.warp_allocation_granularity, 4);
+    assert_int_equal(info.shared_bytes_per_block, 49152);
+    assert_int_equal(info.shared_bytes_per_block_optin, 232448);
+    assert_int_equal(info.shared_bytes_reserved, 1024);
+    assert_int_equal(info.l2_bytes, 52428800);
+    assert_int_equal(info.memory_bytes, 256 << 20);
+    assert_int_equal(info.memory_free_bytes, 256 << 20);
+    assert_int_equal(info.memory_bus_bits, 5120);
+    assert_int_equal(info.copy_engines, 3);
+    assert_ok(cuda_pci_address(carat_context_device(*state), address, sizeof address));
+    assert_string_equal(address, "0000:00:00.0");
+    assert_int_equal(carat_device_count(CARAT_DEVICE_CUDA), 1);
+}
+
+static void other_devices_have_other_memory(void **state)
+{
+    standin_set_devices(2);
+    assert_int_equal(carat_device_count(CARAT_DEVICE_CUDA), 2);
+    carat_context *second = NULL;
+    carat_context *third = NULL;
+    assert_ok(carat_context_create(CARAT_DEVICE_CUDA, 1, &second));
+    assert_int_equal(carat_context_create(CARAT_DEVICE_CUDA, 2, &third), CARAT_NO_DEVICE);
+    assert_null(third);
+    struct work w = work_create(CARAT_F32, 30, 20, 10, 16);
+    struct placed p = placed_create(second, &w, NULL);
+    assert_ok(multiply(second, &w, &p, NULL));
+    assert_device_holds(second, p.d, w.d, w.bytes_d, NULL);
+    assert_int_equal(multiply(*state, &w, &p, NULL), CARAT_INVALID_ARGUMENT);
+    placed_destroy(second, &p);
+    work_destroy(&w);
+    carat_context_destroy(second);
+    standin_set_devices(1);
+}
+
+/* A device that has neither asynchronous copies nor the double-precision instruction. */
+static void an_older_device_has_kernels_too(void **state)
+{
+    (void)state;
+    carat_context *carat = NULL;
+    standin_set_capability(75);
+    assert_ok(carat_context_create(CARAT_DEVICE_CUDA, 0, &carat));
+    for (int t = 0; t < TYPE_COUNT; ++t) {
+        struct work w = work_create(types[t], 50, 60, 40, 17);
+        struct placed p = placed_create(carat, &w, NULL);
+        assert_ok(multiply(carat, &w, &p, NULL));
+        assert_device_holds(carat, p.d, w.d, w.bytes_d, NULL);
+        placed_destroy(carat, &p);
+        work_destroy(&w);
+    }
+    for (int i = 0; i < carat_catalog_count; ++i) {
+        assert_int_equal(cuda_kernel_check(carat_context_device(carat), &carat_catalog[i]),
+                         carat_catalog[i].arch > 75 ? CARAT_UNSUPPORTED : CARAT_OK);
+    }
+    carat_context_destroy(carat);
+    standin_set_capability(90);
+}
+
+static void a_context_waits_for_its_work(void **state)
+{
+    (void)state;
+    carat_context *carat = NULL;
+    assert_ok(carat_context_create(CARAT_DEVICE_CUDA, 0, &carat));
+    struct work w = work_create(CARAT_F32, 30, 20, 10, 18);
+    struct placed p = placed_create(carat, &w, NULL);
+    void *pinned = NULL;
+    assert_ok(carat_allocate(carat, CARAT_MEMORY_PINNED, w.bytes_d, &pinned));
+    assert_ok(multiply(carat, &w, &p, NULL));
+    assert_ok(carat_copy(carat, pinned, p.d, w.bytes_d, NULL));
+    /* Releasing memory that the stream still uses waits for it. */
+    placed_destroy(carat, &p);
+    assert_ok(carat_synchronize(carat, NULL));
+    assert_memory_equal(pinned, w.d, w.bytes_d);
+    assert_ok(carat_release(carat, pinned));
+    carat_context_destroy(carat);
+    assert_int_equal(standin_waiting(), 0);
+    work_destroy(&w);
+}
+
+/* The program's own current context is left as it was. */
+static void the_current_context_stays(void **state)
+{
+    struct device *device = carat_context_device(*state);
+    int before = standin_pushed();
+    assert_ok(cuda_enter(device));
+    assert_int_equal(standin_pushed(), before + 1);
+    struct work w = work_create(CARAT_F32, 30, 20, 10, 19);
+    struct placed p = placed_create(*state, &w, NULL);
+    assert_ok(multiply(*state, &w, &p, NULL));
+    assert_device_holds(*state, p.d, w.d, w.bytes_d, NULL);
+    placed_destroy(*state, &p);
+    assert_int_equal(standin_pushed(), before + 1);
+    cuda_leave(device);
+    assert_int_equal(standin_pushed(), before);
+    work_destroy(&w);
+}
+
+/* ---- The stand-in itself --------------------------------------------------------------------- */
+
+static void device_memory_is_out_of_the_hosts_reach(void **state)
+{
+    unsigned char *memory = device_memory(*state, 4096);
+    fflush(NULL);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (!child) {
+        signal(SIGSEGV, SIG_DFL);
+        freopen("/dev/null", "w", stderr);
+        *(volatile unsigned char *)memory = 1;
+        _exit(0);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_false(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    assert_ok(carat_release(*state, memory));
+}
+
+static void copies_past_an_allocation_are_refused(void **state)
+{
+    char host[200] = {0};
+    char *memory = device_memory(*state, 100);
+    assert_int_equal(carat_copy(*state, memory, host, 101, NULL), CARAT_DEVICE_ERROR);
+    assert_int_equal(carat_copy(*state, memory + 50, host, 51, NULL), CARAT_DEVICE_ERROR);
+    assert_ok(carat_copy(*state, memory + 50, host, 50, NULL));
+    assert_ok(carat_release(*state, memory));
+}
+
+#define test(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        test(every_type_multiplies),
+        test(every_order_of_streams_gives_the_same),
+        test(calls_on_device_memory_return_at_once),
+        test(the_default_stream_works),
+        test(host_scalars_are_read_before_the_call_returns),
+        test(device_scalars_are_read_when_the_kernel_runs),
+        test(host_memory_is_complete_on_return),
+        test(mixed_memory_is_refused),
+        test(plans_run_often_and_explain_themselves),
+        test(the_callers_workspace_is_used),
+        test(a_planned_call_can_be_captured),
+        test(elementwise_calls_can_be_captured),
+        test(every_product_row_can_be_run_by_itself),
+        test(events_tell_the_time),
+        test(threads_share_a_context),
+        test(the_device_describes_itself),
+        test(other_devices_have_other_memory),
+        test(an_older_device_has_kernels_too),
+        test(a_context_waits_for_its_work),
+        test(the_current_context_stays),
+        test(device_memory_is_out_of_the_hosts_reach),
+        test(copies_past_an_allocation_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
