@@ -19,7 +19,7 @@
 __attribute__((format(printf, 1, 2))) void set_message(const char *format, ...);
 
 /* Allocations of more than 3 MB fail, as they would where memory is short: a panel of f16 has 4. */
-const char *__asan_default_options(void);
+__attribute__((visibility("default"))) const char *__asan_default_options(void);
 const char *__asan_default_options(void) { return "allocator_may_return_null=1:max_allocation_size_mb=3"; }
 
 static carat_context *context;

@@ -88,7 +88,8 @@ static carat_status multiply_launch(struct cuda_device *device, const struct pla
         .stride_b = problem->stride_b,
         .stride_c = problem->stride_c,
         .stride_d = problem->stride_d,
-        .alpha = operands->alpha,
+        /* A sum of nothing is 0, whatever alpha is: NaN and infinity too. */
+        .alpha = problem->k > 0 ? operands->alpha : (scalar_argument){0},
         .beta = operands->beta,
         .trans_a = problem->trans_a,
         .trans_b = problem->trans_b,
