@@ -3,8 +3,8 @@
  * read a large matrix once.
  *
  * The blocks stride over the elements of 16 bytes together, so that what is read at one time lies
- * together. Each thread has UNROLL loads on the way, and keeps the exclusive or of all words it read, which it
- * stores at the end: so no load can be left out.
+ * together. Each thread has UNROLL loads on the way, and keeps the exclusive or of all words it read, which
+ * it stores at the end: so no load can be left out.
  */
 #include "kernel.h"
 

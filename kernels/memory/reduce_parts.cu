@@ -73,9 +73,10 @@ KERNEL KERNEL_NAME(reduce_arguments arguments)
     place place = place_of(index, arguments.m, arguments.n, total);
     const accumulator *part = (const accumulator *)arguments.partials +
                               place.problem * arguments.parts * size + place.j * arguments.m + place.i;
-    const result *c = (const result *)arguments.c + place.problem * arguments.stride_c +
-                      place.j * arguments.ldc + place.i;
-    result *d = (result *)arguments.d + place.problem * arguments.stride_d + place.j * arguments.ldd + place.i;
+    const result *c =
+        (const result *)arguments.c + place.problem * arguments.stride_c + place.j * arguments.ldc + place.i;
+    result *d =
+        (result *)arguments.d + place.problem * arguments.stride_d + place.j * arguments.ldd + place.i;
 
     accumulator alpha = scalar_value(arguments.alpha);
     accumulator beta = scalar_value(arguments.beta);

@@ -55,8 +55,8 @@ typedef struct tiling {
     int64_t n;
     int64_t tiles_m;
     int64_t tiles;
-    int32_t shift;        /* the threads stand 2^shift high */
-    int32_t step_rows;    /* from a thread's unit to its next one */
+    int32_t shift;     /* the threads stand 2^shift high */
+    int32_t step_rows; /* from a thread's unit to its next one */
     int32_t step_columns;
 } tiling;
 
@@ -112,13 +112,9 @@ static __device__ inline thread_run run_of_thread(const tiling *tiling, int64_t 
 }
 
 /* height packs of each column, from the first row that a and b point to. */
-static __device__ inline void scale_packs(
-    const element *a,
-    element *b,
-    int64_t height,
-    const scale_add_arguments *arguments,
-    accumulator scale,
-    accumulator shift)
+static __device__ inline void scale_packs(const element *a, element *b, int64_t height,
+                                          const scale_add_arguments *arguments, accumulator scale,
+                                          accumulator shift)
 {
     int64_t lda = arguments->lda / PACK;
     int64_t ldb = arguments->ldb / PACK;
@@ -147,13 +143,9 @@ static __device__ inline void scale_packs(
 }
 
 /* height elements of each column, from the first row that a and b point to. */
-static __device__ inline void scale_elements(
-    const element *a,
-    element *b,
-    int64_t height,
-    const scale_add_arguments *arguments,
-    accumulator scale,
-    accumulator shift)
+static __device__ inline void scale_elements(const element *a, element *b, int64_t height,
+                                             const scale_add_arguments *arguments, accumulator scale,
+                                             accumulator shift)
 {
     int64_t lda = arguments->lda;
     int64_t ldb = arguments->ldb;
@@ -189,7 +181,8 @@ static __device__ inline int64_t rows_of_head(const scale_add_arguments *argumen
 {
     int64_t past = (int64_t)((uintptr_t)arguments->a % 16);
     int columns_alike = arguments->n == 1 || (arguments->lda % PACK == 0 && arguments->ldb % PACK == 0);
-    if (past != (int64_t)((uintptr_t)arguments->b % 16) || past % (int64_t)sizeof(element) != 0 || !columns_alike) {
+    if (past != (int64_t)((uintptr_t)arguments->b % 16) || past % (int64_t)sizeof(element) != 0 ||
+        !columns_alike) {
         return arguments->m;
     }
     int64_t head = past == 0 ? 0 : (16 - past) / (int64_t)sizeof(element);
@@ -210,7 +203,13 @@ KERNEL __launch_bounds__(THREADS_X, MIN_BLOCKS) KERNEL_NAME(scale_add_arguments 
     int64_t head = rows_of_head(&arguments);
     int64_t height = (arguments.m - head) / PACK;
     int64_t tail = head + height * PACK;
-    scale_packs(a + head, b + head, height, &arguments, scale, shift);
-    scale_elements(a, b, head, &arguments, scale, shift);
-    scale_elements(a + tail, b + tail, arguments.m - tail, &arguments, scale, shift);
+    if (height > 0) {
+        scale_packs(a + head, b + head, height, &arguments, scale, shift);
+    }
+    if (head > 0) {
+        scale_elements(a, b, head, &arguments, scale, shift);
+    }
+    if (tail < arguments.m) {
+        scale_elements(a + tail, b + tail, arguments.m - tail, &arguments, scale, shift);
+    }
 }

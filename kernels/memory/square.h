@@ -15,9 +15,9 @@ typedef uint32_t unit;
 typedef uint64_t unit;
 #endif
 
-#define PACK (16 / ELEMENT_BYTES)  /* elements in the 16 bytes of one access */
-#define PACKS_M (TILE_M / PACK)    /* packs down a column of the tile */
-#define PACKS_N (TILE_N / PACK)    /* packs along a row of it, once it is turned over */
+#define PACK (16 / ELEMENT_BYTES) /* elements in the 16 bytes of one access */
+#define PACKS_M (TILE_M / PACK)   /* packs down a column of the tile */
+#define PACKS_N (TILE_N / PACK)   /* packs along a row of it, once it is turned over */
 
 typedef struct pack {
     uint32_t word[4];
@@ -69,7 +69,7 @@ static __device__ inline void turn_small_square(pack square[PACK], int first, in
     square[first].word[w] = __byte_perm(x, y, 0x5410);     /* the lower halves */
     square[first + 1].word[w] = __byte_perm(x, y, 0x7632); /* the upper halves */
 #elif PER_WORD == 4
-    uint32_t low_01 = __byte_perm(square[first].word[w], square[first + 1].word[w], 0x5140); /* 0 0 1 1 */
+    uint32_t low_01 = __byte_perm(square[first].word[w], square[first + 1].word[w], 0x5140);  /* 0 0 1 1 */
     uint32_t high_01 = __byte_perm(square[first].word[w], square[first + 1].word[w], 0x7362); /* 2 2 3 3 */
     uint32_t low_23 = __byte_perm(square[first + 2].word[w], square[first + 3].word[w], 0x5140);
     uint32_t high_23 = __byte_perm(square[first + 2].word[w], square[first + 3].word[w], 0x7362);
@@ -116,8 +116,8 @@ typedef struct tile {
 } tile;
 
 /*
- * Tiles are walked in bands of BAND tiles of m high, down a band's first column of tiles, then
- * its second. What runs at once is then about square, and long in both matrices' columns.
+ * Tiles are walked in bands of BAND tiles of m high, down a band's first column of tiles, then its
+ * second. What runs at once is then about square: long runs of columns in both matrices.
  */
 static __device__ inline tile tile_of_block(const transpose_arguments *arguments)
 {
@@ -143,8 +143,8 @@ static __device__ inline tile tile_of_block(const transpose_arguments *arguments
 static __device__ inline int is_aligned(const transpose_arguments *arguments, const tile *tile)
 {
     return (uintptr_t)arguments->a % 16 == 0 && (uintptr_t)arguments->b % 16 == 0 &&
-           arguments->lda % PACK == 0 && arguments->ldb % PACK == 0 &&
-           tile->rows % PACK == 0 && tile->columns % PACK == 0;
+           arguments->lda % PACK == 0 && arguments->ldb % PACK == 0 && tile->rows % PACK == 0 &&
+           tile->columns % PACK == 0;
 }
 
 /*
@@ -160,7 +160,9 @@ static __device__ inline int is_aligned(const transpose_arguments *arguments, co
 #define WIDE (ELEMENT_BYTES < 4 ? 4 : ELEMENT_BYTES)
 #define STEP_N (THREADS_X / TILE_M) /* columns that the block loads at a time */
 #define STEP_M (THREADS_X / TILE_N) /* rows that it stores at a time */
-#define AT_ONCE (TILE_N / STEP_N < 8 ? TILE_N / STEP_N : 8) /* loads that a thread has on the way */
+/* Loads that a thread has on the way: more of the narrow ones. */
+#define MOST_AT_ONCE (ELEMENT_BYTES < 4 ? 16 : 8)
+#define AT_ONCE (TILE_N / STEP_N < MOST_AT_ONCE ? TILE_N / STEP_N : MOST_AT_ONCE)
 
 static_assert(TILE_M * ELEMENT_BYTES % 128 == 0, "lines of whole 128 bytes");
 static_assert(THREADS_X % TILE_M == 0 && THREADS_X % TILE_N == 0, "a thread keeps its row, then its column");
@@ -170,8 +172,8 @@ static __device__ inline unit *staged_element(unsigned char *staged, int32_t i, 
     return (unit *)(staged + j * TILE_M * ELEMENT_BYTES + ((i * ELEMENT_BYTES) ^ (j % (128 / WIDE) * WIDE)));
 }
 
-static __device__ inline void load_elements(
-    const transpose_arguments *arguments, const tile *tile, unsigned char *staged)
+static __device__ inline void load_elements(const transpose_arguments *arguments, const tile *tile,
+                                            unsigned char *staged)
 {
     int32_t i = (int32_t)threadIdx.x % TILE_M;
     int32_t columns = i < tile->rows ? tile->columns : 0;
@@ -181,8 +183,9 @@ static __device__ inline void load_elements(
 #pragma unroll
         for (int32_t u = 0; u < AT_ONCE; u++) {
             if (first + u * STEP_N < columns) {
-                elements[u] = a[u * STEP_N * arguments->lda];
+                elements[u] = *a;
             }
+            a += STEP_N * arguments->lda;
         }
 #pragma unroll
         for (int32_t u = 0; u < AT_ONCE; u++) {
@@ -193,8 +196,8 @@ static __device__ inline void load_elements(
     }
 }
 
-static __device__ inline void store_elements(
-    const transpose_arguments *arguments, const tile *tile, unsigned char *staged)
+static __device__ inline void store_elements(const transpose_arguments *arguments, const tile *tile,
+                                             unsigned char *staged)
 {
     int32_t j = (int32_t)threadIdx.x % TILE_N;
     int32_t rows = j < tile->columns ? tile->rows : 0;

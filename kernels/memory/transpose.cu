@@ -42,8 +42,8 @@ static __device__ inline uint4 *staged_pack(uint4 *staged, int32_t i, int32_t y)
     return &staged[i * PACKS_N + (y ^ (i / PACK % 8))];
 }
 
-static __device__ inline void load_squares(
-    const transpose_arguments *arguments, const tile *tile, pack squares[SQUARES][PACK])
+static __device__ inline void load_squares(const transpose_arguments *arguments, const tile *tile,
+                                           pack squares[SQUARES][PACK])
 {
     const uint4 *a = (const uint4 *)((const unit *)arguments->a + tile->row + tile->column * arguments->lda);
     int64_t lda = arguments->lda / PACK;
@@ -74,16 +74,26 @@ static __device__ inline void stage_squares(pack squares[SQUARES][PACK], uint4 *
     }
 }
 
-static __device__ inline void store_lines(const transpose_arguments *arguments, const tile *tile, uint4 *staged)
+static __device__ inline void store_lines(const transpose_arguments *arguments, const tile *tile,
+                                          uint4 *staged)
 {
     uint4 *b = (uint4 *)((unit *)arguments->b + tile->column + tile->row * arguments->ldb);
     int64_t ldb = arguments->ldb / PACK;
+    uint4 packs[SQUARES * PACK];
 #pragma unroll
     for (int s = 0; s < SQUARES * PACK; s++) {
         int32_t y = ((int32_t)threadIdx.x + s * THREADS_X) % PACKS_N;
         int32_t i = ((int32_t)threadIdx.x + s * THREADS_X) / PACKS_N;
         if (i < tile->rows && y * PACK < tile->columns) {
-            b[y + i * ldb] = *staged_pack(staged, i, y);
+            packs[s] = *staged_pack(staged, i, y);
+        }
+    }
+#pragma unroll
+    for (int s = 0; s < SQUARES * PACK; s++) {
+        int32_t y = ((int32_t)threadIdx.x + s * THREADS_X) % PACKS_N;
+        int32_t i = ((int32_t)threadIdx.x + s * THREADS_X) / PACKS_N;
+        if (i < tile->rows && y * PACK < tile->columns) {
+            b[y + i * ldb] = packs[s];
         }
     }
 }
