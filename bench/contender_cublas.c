@@ -178,7 +178,7 @@ static carat_status start(struct cublas_contender *self)
         status = self->set_workspace(self->handle, self->workspace, CUBLAS_WORKSPACE_BYTES);
     }
     cuda_leave(place->device);
-    return status ? refused("cublasCreate", status) : CARAT_OK;
+    return status ? fail(CARAT_UNSUPPORTED, "cuBLAS does not start (status %d)", status) : CARAT_OK;
 }
 
 carat_status contender_open_cublas(struct place *place, struct contender **contender)

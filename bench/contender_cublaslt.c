@@ -274,7 +274,7 @@ static carat_status start(struct lt_contender *self)
     CARAT_TRY(cuda_enter(place->device));
     int status = self->lt.create(&self->handle);
     cuda_leave(place->device);
-    return status ? fail(CARAT_DEVICE_ERROR, "cublasLtCreate returned status %d", status) : CARAT_OK;
+    return status ? fail(CARAT_UNSUPPORTED, "cublasLt does not start (status %d)", status) : CARAT_OK;
 }
 
 carat_status contender_open_cublaslt(struct place *place, struct contender **contender)
