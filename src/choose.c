@@ -94,13 +94,16 @@ static bool count_blocks(const struct kernel *kernel, const struct problem *p, i
            !__builtin_mul_overflow(count, p->batch, blocks) && *blocks <= MOST_BLOCKS;
 }
 
-/* Multiply-adds a cycle and multiprocessor of the unit that a type's products run on. */
-static double unit_rate(carat_type type)
+/* Multiply-adds a cycle and multiprocessor of the unit that a row's products run on. */
+static double unit_rate(const struct kernel *kernel)
 {
-    switch (type) {
-    case CARAT_S32:
+    switch (kernel->element) {
+    case ELEMENT_F64:
+        /* The double-precision tensor instruction, and the plain one. */
+        return kernel->arch >= 90 ? 128 : 64;
+    case ELEMENT_S32:
         return 64;
-    case CARAT_S8:
+    case ELEMENT_S8:
         return 256;
     default:
         return 128;
@@ -138,7 +141,7 @@ static double product_cycles(const struct device_traits *traits, const struct pr
 
     double k = (double)(choice->parts > 1 ? choice->k_per_part : p->k);
     k = ceil(k / kernel->tile_k) * kernel->tile_k;
-    double multiply = (double)kernel->tile_m * kernel->tile_n * k / (unit_rate(p->type_ab) * rate * busy);
+    double multiply = (double)kernel->tile_m * kernel->tile_n * k / (unit_rate(kernel) * rate * busy);
     double fetch = (kernel->tile_m + kernel->tile_n) * k * element_bytes / CACHE_RATE;
     return mine * fmax(multiply, fetch) + ceil(mine / fit) * BLOCK_CYCLES;
 }
@@ -246,13 +249,15 @@ static void explain(const struct device_traits *traits, const struct problem *p,
     const struct kernel *kernel = choice->kernel;
     double slots = (double)traits->multiprocessors * most_resident(kernel);
     double ideal = (double)p->m * (double)p->n * (double)p->k * (double)p->batch /
-                   (unit_rate(p->type_ab) * traits->multiprocessors);
-    char split[120] = "";
+                   (unit_rate(kernel) * traits->multiprocessors);
+    char split[160] = "";
     char unaligned[80] = "";
     if (choice->parts > 1) {
+        int64_t tiles = choice->blocks / choice->parts;
         snprintf(split, sizeof(split),
-                 ", K in %d parts of %" PRId64 " because %" PRId64 " tiles are few, added by %s",
-                 choice->parts, choice->k_per_part, choice->blocks / choice->parts,
+                 ", K in %d parts of %" PRId64 " because %" PRId64
+                 " tiles fill only %.0f%% of the device, added by %s",
+                 choice->parts, choice->k_per_part, tiles, 100 * fmin(1, (double)tiles / slots),
                  plan->steps[1].kernel->name);
     }
     if (plan->steps[0].unaligned != kernel) {
