@@ -252,7 +252,7 @@ static void explain(const struct device_traits *traits, const struct problem *p,
                    (unit_rate(kernel) * traits->multiprocessors);
     char split[160] = "";
     char unaligned[80] = "";
-    if (choice->parts > 1) {
+    if (plan->step_count > 1) {
         int64_t tiles = choice->blocks / choice->parts;
         snprintf(split, sizeof(split),
                  ", K in %d parts of %" PRId64 " because %" PRId64
@@ -323,7 +323,7 @@ static carat_status choose_cuda(const struct device_traits *traits, const struct
     }
     plan->steps[0] = (struct step){STEP_MULTIPLY, best.kernel, unaligned.kernel};
     plan->step_count = 1;
-    if (best.parts > 1) {
+    if (reduce && best.parts > 1) {
         plan->steps[1] = (struct step){STEP_REDUCE, reduce, reduce};
         plan->step_count = 2;
     }

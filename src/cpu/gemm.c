@@ -119,7 +119,7 @@ static void load_s32(void *panel, const void *from, int64_t rows, int64_t column
         int64_t x = ((const int32_t *)from)[i + j * ld];
         int64_t low_half = (int16_t)(x & 0xffff);
         low[i + j * rows] = (double)low_half;
-        high[i + j * rows] = (double)((x - low_half) / 65536);
+        high[i + j * rows] = (double)(x - low_half) / 65536;
     }
 }
 
@@ -439,7 +439,7 @@ carat_status cpu_gemm(const struct problem *problem, const struct operands *oper
 /* ---- Explaining ---- */
 
 /* OpenBLAS says what it is; another CBLAS does not have this function. */
-__attribute__((weak)) char *openblas_get_config(void);
+__attribute__((weak)) char *openblas_get_config(void); /* NOLINT(readability-redundant-declaration) */
 
 void cpu_gemm_explain(const struct problem *problem, char *text, size_t size)
 {
