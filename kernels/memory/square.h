@@ -158,53 +158,63 @@ static __device__ inline int is_aligned(const transpose_arguments *arguments, co
  * and likewise for 8-byte elements, of which the 16 threads of half a warp are served at a time.
  */
 #define WIDE (ELEMENT_BYTES < 4 ? 4 : ELEMENT_BYTES)
-#define STEP_N (THREADS_X / TILE_M) /* columns that the block loads at a time */
-#define STEP_M (THREADS_X / TILE_N) /* rows that it stores at a time */
+#define SPAN_M (THREADS_X < TILE_M ? THREADS_X : TILE_M) /* rows that the block loads at a time */
+#define SPAN_N (THREADS_X < TILE_N ? THREADS_X : TILE_N) /* columns that it stores at a time */
+#define STEP_N (THREADS_X / SPAN_M)                      /* columns that it loads at a time */
+#define STEP_M (THREADS_X / SPAN_N)                      /* rows that it stores at a time */
+
 /* Loads that a thread has on the way: more of the narrow ones. */
 #define MOST_AT_ONCE (ELEMENT_BYTES < 4 ? 16 : 8)
 #define AT_ONCE (TILE_N / STEP_N < MOST_AT_ONCE ? TILE_N / STEP_N : MOST_AT_ONCE)
 
 static_assert(TILE_M * ELEMENT_BYTES % 128 == 0, "lines of whole 128 bytes");
-static_assert(THREADS_X % TILE_M == 0 && THREADS_X % TILE_N == 0, "a thread keeps its row, then its column");
+static_assert(THREADS_X % SPAN_M == 0 && THREADS_X % SPAN_N == 0, "the threads stand in a rectangle");
 
 static __device__ inline unit *staged_element(unsigned char *staged, int32_t i, int32_t j)
 {
     return (unit *)(staged + j * TILE_M * ELEMENT_BYTES + ((i * ELEMENT_BYTES) ^ (j % (128 / WIDE) * WIDE)));
 }
 
-static __device__ inline void load_elements(const transpose_arguments *arguments, const tile *tile,
-                                            unsigned char *staged)
+/* Loads the tile's row i, a column every STEP_N. */
+static __device__ inline void load_row(const transpose_arguments *arguments, const tile *tile, int32_t i,
+                                       unsigned char *staged)
 {
-    int32_t i = (int32_t)threadIdx.x % TILE_M;
-    int32_t columns = i < tile->rows ? tile->columns : 0;
-    for (int32_t first = (int32_t)threadIdx.x / TILE_M; first < columns; first += AT_ONCE * STEP_N) {
+    for (int32_t first = (int32_t)threadIdx.x / SPAN_M; first < tile->columns; first += AT_ONCE * STEP_N) {
         const unit *a = (const unit *)arguments->a + tile->row + i + (tile->column + first) * arguments->lda;
         unit elements[AT_ONCE];
 #pragma unroll
         for (int32_t u = 0; u < AT_ONCE; u++) {
-            if (first + u * STEP_N < columns) {
+            if (first + u * STEP_N < tile->columns) {
                 elements[u] = *a;
             }
             a += STEP_N * arguments->lda;
         }
 #pragma unroll
         for (int32_t u = 0; u < AT_ONCE; u++) {
-            if (first + u * STEP_N < columns) {
+            if (first + u * STEP_N < tile->columns) {
                 *staged_element(staged, i, first + u * STEP_N) = elements[u];
             }
         }
     }
 }
 
+static __device__ inline void load_elements(const transpose_arguments *arguments, const tile *tile,
+                                            unsigned char *staged)
+{
+    for (int32_t i = (int32_t)threadIdx.x % SPAN_M; i < tile->rows; i += SPAN_M) {
+        load_row(arguments, tile, i, staged);
+    }
+}
+
 static __device__ inline void store_elements(const transpose_arguments *arguments, const tile *tile,
                                              unsigned char *staged)
 {
-    int32_t j = (int32_t)threadIdx.x % TILE_N;
-    int32_t rows = j < tile->columns ? tile->rows : 0;
-    unit *b = (unit *)arguments->b + tile->column + j + tile->row * arguments->ldb;
+    unit *b = (unit *)arguments->b + tile->column + tile->row * arguments->ldb;
+    for (int32_t j = (int32_t)threadIdx.x % SPAN_N; j < tile->columns; j += SPAN_N) {
 #pragma unroll 4
-    for (int32_t i = (int32_t)threadIdx.x / TILE_N; i < rows; i += STEP_M) {
-        b[i * arguments->ldb] = *staged_element(staged, i, j);
+        for (int32_t i = (int32_t)threadIdx.x / SPAN_N; i < tile->rows; i += STEP_M) {
+            b[j + i * arguments->ldb] = *staged_element(staged, i, j);
+        }
     }
 }
 
