@@ -100,13 +100,12 @@ carat_status cuda_pci_address(struct device *base, char *address, int size)
 static void destroy(struct device *base)
 {
     struct cuda_device *device = cuda_device_of(base);
-    if (driver.cuCtxPushCurrent_v2(device->context) == CUDA_SUCCESS) {
-        driver.cuCtxSynchronize();
-    }
+    bool pushed = driver.cuCtxPushCurrent_v2(device->context) == CUDA_SUCCESS;
+    driver.cuCtxSynchronize();
     host_sets_destroy(device);
     workspace_pool_destroy(&device->pool);
     kernels_unload(device);
-    device_leave(device, true);
+    device_leave(device, pushed);
     driver.cuDevicePrimaryCtxRelease_v2(device->handle);
     pthread_mutex_destroy(&device->load_mutex);
     pthread_mutex_destroy(&device->host_mutex);
@@ -171,8 +170,10 @@ static carat_status read_traits(struct cuda_device *device)
         CUdevice_attribute attribute;
         int value;
     } wanted[] = {
-        {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 0}, {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, 0},
-        {CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 0},     {CU_DEVICE_ATTRIBUTE_MAX_PITCH, 0},
+        {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 0},
+        {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, 0},
+        {CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 0},
+        {CU_DEVICE_ATTRIBUTE_MAX_PITCH, 0},
         {CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING, 0},
         {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, 0},
     };

@@ -34,15 +34,18 @@ struct workspace_pool {
     size_t retired_count;
 };
 
-/* When and how finely a call on host memory is cut up; tests make them small. */
+/* When and how finely a call on host memory is cut up; tests make these small. */
 struct pipeline_limits {
-    size_t gather_bytes; /* up to so much in all, one copy in and one out */
-    size_t group_bytes;  /* problems of a batch are taken together up to so much */
-    size_t panel_bytes;  /* the least panel of A, B or D that is worth a copy of its own */
-    int most_panels;     /* of one dimension */
-    int panel_granule;   /* rows or columns of a panel are a multiple of this */
-    size_t slot_bytes;   /* of a pinned slot, through which pageable memory is copied */
-    int most_threads;    /* that copy to and from slots */
+    size_t gather_bytes;         /* up to so much in all, one copy in and one out */
+    size_t group_bytes;          /* problems of a batch are taken together up to so much */
+    size_t panel_bytes;          /* the least panel of A, B or D that is worth a copy of its own */
+    int most_panels;             /* of one dimension */
+    int panel_granule;           /* rows or columns of a panel are a multiple of this */
+    size_t direct_line_bytes;    /* pinned memory is copied directly in lines from so long on, */
+    size_t direct_problem_bytes; /* and where problems lie apart, in problems from so large on */
+    size_t slot_bytes;           /* of a pinned slot, through which other memory is copied */
+    size_t bytes_per_thread;     /* through slots, that make one more thread worth starting */
+    int most_threads;
 };
 extern const struct pipeline_limits pipeline_limits_default;
 

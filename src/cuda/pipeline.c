@@ -16,14 +16,13 @@ const struct pipeline_limits pipeline_limits_default = {
     .panel_bytes = (size_t)8 << 20,
     .most_panels = 12,
     .panel_granule = 256,
+    .direct_line_bytes = 512,
+    .direct_problem_bytes = (size_t)64 << 10,
     .slot_bytes = (size_t)2 << 20,
+    .bytes_per_thread = (size_t)4 << 20,
     .most_threads = 12,
 };
 
-/* A direct copy pays from lines of so many bytes; shorter ones are slow to copy one by one. */
-#define DIRECT_LINE_BYTES 512
-/* The same for the matrix of one problem, where those of a batch lie apart. */
-#define DIRECT_PROBLEM_BYTES (64 << 10)
 /* Columns start at multiples of this on the device, which is what the fastest kernels ask for. */
 #define COLUMN_ALIGNMENT 16
 #define PLACE_ALIGNMENT 256
@@ -94,22 +93,23 @@ void lines_copy(const struct job *job, const struct piece *piece, enum direction
 /* ---- Layout on the device ------------------------------------------------------------------- */
 
 /* Columns aligned, except where they are short and packed: then it is better to copy them as one. */
-static int64_t ld_on_device(const struct extent *extent)
+static int64_t ld_on_device(const struct job *job, const struct extent *extent)
 {
     int64_t bytes = extent->rows * (int64_t)extent->element_bytes;
-    bool keep = extent->ld == extent->rows && bytes < DIRECT_LINE_BYTES;
+    bool keep = extent->ld == extent->rows && (size_t)bytes < job->device->limits.direct_line_bytes;
     return keep ? extent->rows : round_up(bytes, COLUMN_ALIGNMENT) / (int64_t)extent->element_bytes;
 }
 
+/* Whether the device should copy the caller's memory itself: long lines, and not too many calls. */
 static bool is_direct(const struct job *job, const struct host_matrix *m, enum place place)
 {
+    const struct pipeline_limits *limits = &job->device->limits;
     const struct extent *extent = &m->extent;
-    int64_t line = extent->rows * (int64_t)extent->element_bytes;
-    int64_t problem = line * extent->columns;
+    size_t line = (size_t)extent->rows * extent->element_bytes;
     bool packed = extent->ld == extent->rows && m->ld == extent->rows;
     bool spaced = extent->batch == 1 || extent->stride == extent->ld * extent->columns;
-    return place == PLACE_PINNED && (packed || line >= DIRECT_LINE_BYTES) &&
-           (spaced || problem >= DIRECT_PROBLEM_BYTES) &&
+    return place == PLACE_PINNED && (packed || line >= limits->direct_line_bytes) &&
+           (spaced || line * (size_t)extent->columns >= limits->direct_problem_bytes) &&
            (size_t)extent->ld * extent->element_bytes <= job->device->max_pitch;
 }
 
@@ -124,7 +124,7 @@ static void matrix_init(struct job *job, int matrix, const void *host, const str
         /* Every problem's C is needed where its D will be. */
         .shared = matrix != MATRIX_C && extent->batch > 1 && extent->stride == 0,
     };
-    m->ld = ld_on_device(extent);
+    m->ld = ld_on_device(job, extent);
     m->stride = m->shared ? 0 : m->ld * extent->columns;
     m->direct = is_direct(job, m, place);
 }

@@ -17,9 +17,6 @@
 #define SLOTS_PER_THREAD 2
 #define MOST_THREADS 64
 
-/* Staged bytes that make one more thread worth starting. */
-#define BYTES_PER_THREAD ((size_t)4 << 20)
-
 enum task_kind {
     TASK_END,  /* nothing is left to do */
     TASK_WAIT, /* nothing can be done now */
@@ -446,7 +443,7 @@ static size_t staged_bytes(const struct job *job)
 
 static int thread_count(const struct job *job)
 {
-    size_t wanted = 1 + staged_bytes(job) / BYTES_PER_THREAD;
+    size_t wanted = 1 + staged_bytes(job) / job->device->limits.bytes_per_thread;
     int most = processors();
     most = job->device->limits.most_threads < most ? job->device->limits.most_threads : most;
     most = most < MOST_THREADS ? most : MOST_THREADS;

@@ -60,11 +60,10 @@ static carat_status empty(struct cuda_device *device, struct workspace *entry, C
         return retire(&device->pool, entry);
     }
     CARAT_TRY(DRIVER(device, cuStreamSynchronize(stream)));
-    CUdeviceptr buffer = entry->buffer;
-    *entry = (struct workspace){.stream_id = entry->stream_id};
     CUstreamCaptureMode mode;
     CARAT_TRY(capture_exempt_begin(device, &mode));
-    carat_status status = DRIVER(device, cuMemFree_v2(buffer));
+    carat_status status = DRIVER(device, cuMemFree_v2(entry->buffer));
+    *entry = (struct workspace){.stream_id = entry->stream_id};
     capture_exempt_end(&mode);
     return status;
 }
