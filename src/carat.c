@@ -115,6 +115,9 @@ struct classic {
 static carat_status classic_gemm(carat_context *context, carat_type type, const struct classic *call,
                                  const void *alpha, const void *beta)
 {
+    if (!call->c && call->m > 0 && call->n > 0) {
+        return fail(CARAT_INVALID_ARGUMENT, "c is NULL");
+    }
     carat_gemm_problem problem = carat_gemm_describe(type, call->m, call->n, call->k);
     problem.order = call->order;
     problem.op_a = call->op_a;

@@ -396,14 +396,15 @@ carat_status problem_operands(const struct problem *problem, const void *alpha, 
     struct extent extent_d = problem_extent_d(problem);
     const char *name_a = problem->swapped ? "b" : "a";
     const char *name_b = problem->swapped ? "a" : "b";
+    const char *name_d = c == d ? "c" : "d"; /* the calls in the manner of CBLAS have no d */
     CARAT_TRY(pointer_check(name_a, operands->a, &extent_a));
     CARAT_TRY(pointer_check(name_b, operands->b, &extent_b));
     CARAT_TRY(pointer_check("d", d, &extent_d));
     if (extents_overlap(operands->a, &extent_a, d, &extent_d)) {
-        return fail(CARAT_INVALID_ARGUMENT, "d at %p overlaps %s at %p", d, name_a, operands->a);
+        return fail(CARAT_INVALID_ARGUMENT, "%s at %p overlaps %s at %p", name_d, d, name_a, operands->a);
     }
     if (extents_overlap(operands->b, &extent_b, d, &extent_d)) {
-        return fail(CARAT_INVALID_ARGUMENT, "d at %p overlaps %s at %p", d, name_b, operands->b);
+        return fail(CARAT_INVALID_ARGUMENT, "%s at %p overlaps %s at %p", name_d, d, name_b, operands->b);
     }
     /* Whether beta is 0, so that C may be missing, only the device can say. */
     return c ? c_against_d(c, &extent_c, d, &extent_d) : CARAT_OK;

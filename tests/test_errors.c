@@ -304,6 +304,12 @@ static void wrong_classic_calls_write_nothing(void **state)
     assert_invalid(carat_gemm_s8(context, CARAT_COLUMN_MAJOR, n, t, 2, 2, 2, 1, (int8_t *)a, 2, (int8_t *)a,
                                  2, 0, (int32_t *)c, 1),
                    "ldc is 1, but C has 2 rows stored column by column");
+    assert_invalid(carat_gemm_f64(context, CARAT_ROW_MAJOR, n, n, 2, 2, 2, 1, (double *)a, 2, (double *)a, 2,
+                                  0, NULL, 2),
+                   "c is NULL");
+    assert_invalid(carat_gemm_f64(context, CARAT_ROW_MAJOR, n, n, 2, 2, 2, 1, (double *)c, 2, (double *)a, 2,
+                                  0, (double *)c, 2),
+                   "c at ");
     assert_memory_equal(c, before, sizeof(c));
 }
 
