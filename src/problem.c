@@ -107,12 +107,13 @@ static bool rectangles_meet(const struct rectangle *x, const struct rectangle *y
         return false;
     }
     if (x->pitch == y->pitch) {
-        /* Columns of equal pitch stand against each other everywhere as they do where both run. */
-        int64_t shift = floor_divide(y->begin - x->begin, x->pitch);
-        int64_t offset = y->begin - x->begin - shift * x->pitch; /* of y's columns in x's pitch */
-        bool same_column = offset < x->length && shift < x->columns && shift > -y->columns;
-        bool next_column = offset + y->length > x->pitch && shift + 1 < x->columns && shift + 1 > -y->columns;
-        return same_column || next_column;
+        /*
+         * Columns of equal pitch stand against each other everywhere as they do anywhere, and as the ranges
+         * meet they do somewhere: a column of y begins in one of x, or reaches into the next.
+         */
+        int64_t distance = y->begin - x->begin;
+        int64_t offset = distance - floor_divide(distance, x->pitch) * x->pitch;
+        return offset < x->length || offset + y->length > x->pitch;
     }
     if (x->columns > y->columns) {
         return rectangles_meet(y, x);
