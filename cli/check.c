@@ -136,7 +136,7 @@ static struct lines make_lines(carat_type type, const void *elements, carat_orde
 static bool allocate_lines(struct lines *lines, int64_t length)
 {
     lines->samples = (int64_t *)malloc((size_t)lines->count * sizeof(*lines->samples));
-    lines->packed = (double *)malloc((size_t)lines->count * K_BLOCK * sizeof(*lines->packed));
+    lines->packed = (double *)calloc((size_t)lines->count * K_BLOCK, sizeof(*lines->packed));
     if (!lines->samples || !lines->packed) {
         return false;
     }

@@ -604,27 +604,30 @@ static void print_input(const struct request *request, const struct work *work)
     print_wrapped("plan", carat_plan_explain(work->plan));
 }
 
-static void print_timing(const struct work *work, const struct timing *timing, const char *where,
-                         bool labelled)
+static void print_time(const char *label, const struct timing *timing, const char *how)
 {
     char median[32], best[32], first[32];
-    printf("%-9s%-12s%s", labelled ? "time" : "", duration(timing->median, median), where);
+    printf("%-9s%-12s%s", label, duration(timing->median, median), how);
     if (timing->runs > 1) {
-        printf("median of %lld runs; best %s, first %s", (long long)timing->runs,
+        printf("median of %lld runs; best %s, first %s\n", (long long)timing->runs,
                duration(timing->best, best), duration(timing->first, first));
     } else {
-        printf("one run");
+        printf("one run\n");
+    }
+}
+
+static void print_rate(const struct work *work, const struct timing *timing)
+{
+    double operations = 2 * (double)work->problem.m * (double)work->problem.n * (double)work->problem.k;
+    if (operations == 0) {
+        return;
+    }
+    printf("%-9s%.1f %s", "rate", operations / timing->median * 1e-9,
+           is_integer(work->problem.type_ab) ? "GOP/s" : "GFLOP/s");
+    if (timing->runs > 1) {
+        printf(", best run %.1f", operations / timing->best * 1e-9);
     }
     printf("\n");
-    double operations = 2 * (double)work->problem.m * (double)work->problem.n * (double)work->problem.k;
-    if (labelled && operations > 0) {
-        const char *unit = is_integer(work->problem.type_ab) ? "GOP/s" : "GFLOP/s";
-        printf("%-9s%.1f %s", "rate", operations / timing->median * 1e-9, unit);
-        if (timing->runs > 1) {
-            printf(", best run %.1f", operations / timing->best * 1e-9);
-        }
-        printf("\n");
-    }
 }
 
 static void print_check(const struct request *request, const struct work *work, const struct check *check)
@@ -632,10 +635,10 @@ static void print_check(const struct request *request, const struct work *work, 
     const char *scale = work->uses_c          ? "|alpha A||B| + |beta C|"
                         : request->alpha != 1 ? "|alpha A||B|"
                                               : "|A||B|";
-    int64_t m = work->problem.m, n = work->problem.n;
+    int64_t m = work->problem.m, n = work->problem.n, entries = m * n;
     printf("%-9s%s, ", "check", check->pass ? "passed" : "FAILED");
     if (check->rows == m && check->columns == n) {
-        printf("all %lld entries", (long long)(m * n));
+        printf("all %lld entries", (long long)entries);
     } else {
         printf("%lld x %lld sampled entries", (long long)check->rows, (long long)check->columns);
     }
@@ -694,12 +697,13 @@ static bool multiply(const struct request *request, struct work *work)
     }
     progress_end();
     if (measured) {
-        print_timing(work, &on_device, "", true);
+        print_time("time", &on_device, "");
     }
     if (check.pass || !measured) {
-        bool cuda = work->device.kind == CARAT_DEVICE_CUDA;
-        print_timing(work, &from_host, cuda ? "with copies in and out, " : "", !measured);
+        const char *how = work->device.kind == CARAT_DEVICE_CUDA ? "with copies in and out, " : "";
+        print_time(measured ? "" : "time", &from_host, how);
     }
+    print_rate(work, measured ? &on_device : &from_host);
     if (request->check) {
         print_check(request, work, &check);
         if (!check.pass) {

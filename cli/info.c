@@ -70,7 +70,7 @@ static const char *kind_name(carat_device_kind kind) { return kind == CARAT_DEVI
 
 /* ---- For people ------------------------------------------------------------------------------------- */
 
-static void print_line(const char *label, const char *value) { printf("  %-29s%s\n", label, value); }
+static void print_line(const char *label, const char *value) { printf("  %-31s%s\n", label, value); }
 
 static void print_field(const carat_device_info *info, const struct field *field)
 {

@@ -48,7 +48,7 @@ bool matrix_fits(carat_type type, int64_t rows, int64_t columns)
     int64_t bytes;
     return !__builtin_mul_overflow(rows, columns, &bytes) &&
            !__builtin_mul_overflow(bytes, (int64_t)carat_type_size(type), &bytes) &&
-           bytes <= INT64_MAX - 2 * MOST_HEADER_BYTES; /* so that header and elements add up, too */
+           bytes <= INT64_MAX - (int64_t)2 * MOST_HEADER_BYTES; /* so that header and elements add up, too */
 }
 
 size_t matrix_bytes(const struct matrix *matrix)
@@ -292,9 +292,10 @@ static bool find_header(const char *path, int descriptor, int64_t size, int64_t 
         return refuse(message, path, "its format is version %d.%d; Carat reads 1, 2 and 3", version,
                       head[MAGIC_BYTES + 1]);
     }
-    if (size < *offset || size - *offset < *length) {
+    int64_t end = *offset + *length;
+    if (size < end) {
         return refuse(message, path, "it is truncated: %lld bytes, and the header alone ends at %lld",
-                      (long long)size, (long long)(*offset + *length));
+                      (long long)size, (long long)end);
     }
     if (*length > MOST_HEADER_BYTES) {
         return refuse(message, path, "its header has %lld bytes, more than %d", (long long)*length,
@@ -375,7 +376,7 @@ bool npy_open(const char *path, bool u2_is_bf16, struct npy_file *file, char mes
     }
     struct stat status;
     int64_t length = 0;
-    struct header header;
+    struct header header = {.dimensions = 0};
     bool good = true;
     if (fstat(descriptor, &status) != 0) {
         good = refuse(message, path, "%s", strerror(errno));
