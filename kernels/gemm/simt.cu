@@ -44,6 +44,7 @@
 #endif
 
 #include "load.h"
+#include "store.h"
 #include "tiles.h"
 
 #define BAND 8
@@ -291,8 +292,6 @@ static __device__ inline void store(const gemm_arguments *arguments, const block
     accumulator beta = scalar_value(arguments->beta);
     accumulator *partials = (accumulator *)arguments->partials +
                             (share->problem * arguments->parts + share->part) * arguments->m * arguments->n;
-    const result *c = (const result *)arguments->c + share->problem * arguments->stride_c;
-    result *d = (result *)arguments->d + share->problem * arguments->stride_d;
 #pragma unroll
     for (int j = 0; j < THREAD_N; ++j) {
         int64_t at_n = share->column + column + j / VECTOR * (TILE_N / GROUPS_N) + j % VECTOR;
@@ -305,8 +304,7 @@ static __device__ inline void store(const gemm_arguments *arguments, const block
             if (split) {
                 partials[at_m + at_n * arguments->m] = sum[j][i];
             } else {
-                d[at_m + at_n * arguments->ldd] =
-                    finish(sum[j][i], alpha, beta, c + at_m + at_n * arguments->ldc);
+                store_result(arguments, share->problem, at_m, at_n, sum[j][i], alpha, beta);
             }
         }
     }

@@ -41,5 +41,5 @@ KERNEL __launch_bounds__(THREADS_X *THREADS_Y) KERNEL_NAME(const gemm_arguments 
     for (int64_t k = 0; k < depth; ++k) {
         sum = multiply_add(widen(a[k * arguments.lda]), widen(b[k]), sum);
     }
-    store_result(&arguments, i, j, sum, alpha, scalar_value(arguments.beta));
+    store_result(&arguments, 0, i, j, sum, alpha, scalar_value(arguments.beta));
 }

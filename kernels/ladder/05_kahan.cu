@@ -97,6 +97,6 @@ KERNEL __launch_bounds__(THREADS_X *THREADS_Y) KERNEL_NAME(const gemm_arguments 
         __syncthreads();
     }
     if (i < arguments.m && j < arguments.n) {
-        store_result(&arguments, i, j, total.sum, alpha, scalar_value(arguments.beta));
+        store_result(&arguments, 0, i, j, total.sum, alpha, scalar_value(arguments.beta));
     }
 }

@@ -129,7 +129,7 @@ KERNEL __launch_bounds__(THREADS_X, MIN_BLOCKS) KERNEL_NAME(const gemm_arguments
 #pragma unroll
         for (int i = 0; i < THREAD_M; ++i) {
             if (share.row + row + i < arguments.m && share.column + column + j < arguments.n) {
-                store_result(&arguments, share.row + row + i, share.column + column + j, sum[j][i], alpha,
+                store_result(&arguments, 0, share.row + row + i, share.column + column + j, sum[j][i], alpha,
                              beta);
             }
         }

@@ -180,7 +180,7 @@ KERNEL __launch_bounds__(THREADS_X, MIN_BLOCKS) KERNEL_NAME(const gemm_arguments
         for (int i = 0; i < THREAD_M; ++i) {
             int64_t at_m = share.row + row + i / VECTOR * HALF_M + i % VECTOR;
             if (at_m < arguments.m && at_n < arguments.n) {
-                store_result(&arguments, at_m, at_n, sum[j][i], alpha, beta);
+                store_result(&arguments, 0, at_m, at_n, sum[j][i], alpha, beta);
             }
         }
     }
