@@ -42,6 +42,7 @@ struct ladder {
     double host_call_seconds; /* the library's product from pinned host memory */
     json_t *document;
     json_t *results;
+    const char *json_path; /* written after every size, so that a run that is stopped leaves something; NULL */
     FILE *table;
     int64_t gpu_wins_from; /* with copies; 0: not known */
     int wrong;
@@ -393,6 +394,10 @@ static carat_status run_sizes(struct ladder *ladder, const int64_t *sizes, int c
     fprintf(ladder->table, "carat %s on %s\n", carat_version(), stage->place.info.name);
     for (int i = 0; i < count; i++) {
         CARAT_TRY(run_size(ladder, sizes[i]));
+        if (ladder->json_path && strcmp(ladder->json_path, "-") != 0 &&
+            !report_document(ladder->json_path, ladder->document)) {
+            return fail(CARAT_INVALID_ARGUMENT, "cannot write %s", ladder->json_path);
+        }
     }
     if (ladder->transfers) {
         json_object_set_new(ladder->document, "gpu_wins_from", json_known((double)ladder->gpu_wins_from));
@@ -435,8 +440,7 @@ static int draw_again(const char *command, const char *from, const char *plot, c
 }
 
 static int run_ladder(struct ladder *ladder, const char *command, const int64_t *sizes, int count,
-                      const char *ceilings_path, double ceiling_seconds, const char *json_path, const char *plot,
-                      const char *roofline)
+                      const char *ceilings_path, double ceiling_seconds, const char *plot, const char *roofline)
 {
     int exit_code = EXIT_OK;
     if (run_sizes(ladder, sizes, count, ceilings_path, ceiling_seconds) != CARAT_OK) {
@@ -444,8 +448,8 @@ static int run_ladder(struct ladder *ladder, const char *command, const int64_t 
         exit_code = command_failed(command, "%s", carat_last_message());
     }
     if (ladder->document) { /* also what was measured before a failure */
-        if (json_path && !report_document(json_path, ladder->document)) {
-            exit_code = command_failed(command, "cannot write %s", json_path);
+        if (ladder->json_path && !report_document(ladder->json_path, ladder->document)) {
+            exit_code = command_failed(command, "cannot write %s", ladder->json_path);
         }
         if (exit_code == EXIT_OK) {
             exit_code = draw(command, ladder->document, plot, roofline);
@@ -531,6 +535,7 @@ int command_ladder(int argc, char **argv)
         .cpu = !no_cpu,
         .transfers = transfers,
         .call_limit = call_limit,
+        .json_path = json_path,
         .table = json_path && strcmp(json_path, "-") == 0 ? stderr : stdout,
     };
     int64_t sizes[MOST_SIZES];
@@ -552,8 +557,7 @@ int command_ladder(int argc, char **argv)
                ladder.rungs.count, size_count);
         return EXIT_OK;
     }
-    exit_code = run_ladder(&ladder, argv[0], sizes, size_count, ceilings_path, ceiling_seconds, json_path, plot,
-                           roofline);
+    exit_code = run_ladder(&ladder, argv[0], sizes, size_count, ceilings_path, ceiling_seconds, plot, roofline);
     field_close(&ladder.field);
     return exit_code;
 }
