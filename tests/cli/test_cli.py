@@ -691,8 +691,33 @@ class Standin(Case):
         numpy.testing.assert_array_equal(numpy.load(self.path("D.npy")), numpy.zeros((3, 3)))
         self.carat("gemm", "--m", 0, "--n", 4, "--k", 5, "--device", "cuda", "--check")
 
-    def test_no_such_device(self):
-        self.refused("99", "gemm", "--m", 3, "--device", "cuda:99")
+    def test_auto_takes_the_gpu(self):
+        self.assertRegex(self.carat("gemm", "--m", 5).stdout, r"^device   cuda:0, ")
+
+    def test_several_devices(self):
+        self.environment["STANDIN_DEVICES"] = "3"
+        self.assertEqual(len(json.loads(self.carat("info", "--json").stdout)["devices"]), 4)
+        text = self.carat("gemm", "--m", 5, "--device", "cuda:2", "--check").stdout
+        self.assertRegex(text, r"^device   cuda:2, ")
+        self.refused("index is 3", "gemm", "--m", 3, "--device", "cuda:3")
+
+    def test_no_devices(self):
+        self.environment["STANDIN_DEVICES"] = "0"
+        self.assertIn("\nNo CUDA device: ", self.carat("info").stdout)
+        self.assertRegex(self.carat("gemm", "--m", 5).stdout, r"^device   cpu, ")
+        self.refused("CUDA_ERROR_NO_DEVICE", "gemm", "--m", 3, "--device", "cuda")
+
+    def test_old_driver(self):
+        self.environment["STANDIN_VERSION"] = "10000"
+        text = self.carat("info").stdout
+        self.assertIn("is for CUDA 10.0", text)
+        self.assertIn("Install a newer NVIDIA driver.", text)
+        self.refused("is for CUDA 10.0", "gemm", "--m", 3, "-o", self.path("D.npy"))
+
+    def test_little_device_memory(self):
+        self.environment["STANDIN_MEMORY"] = "100000"
+        result = self.refused("are free", "gemm", "--m", 100, "--device", "cuda", "-o", self.path("D.npy"))
+        self.assertNotIn("time", result.stdout)
 
 
 if __name__ == "__main__":
