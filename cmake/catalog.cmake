@@ -101,7 +101,7 @@ function(carat_catalog_table file images targets)
                 set(image ${images}/${name}.fatbin)
                 add_custom_command(
                     OUTPUT ${image}
-                    COMMAND ${CARAT_NVCC} ${CARAT_NVCC_HOST} -fatbin -O3 -std=c++17 -Werror all-warnings -Xptxas -warn-spills,-warn-lmem-usage
+                    COMMAND ${CARAT_NVCC} ${CARAT_NVCC_HOST} -fatbin -O3 -std=c++17 ${CARAT_NVCC_STRICT}
                             -I${PROJECT_SOURCE_DIR}/kernels/common ${gencode} ${definitions}
                             -MD -MF ${image}.d -o ${image} ${PROJECT_SOURCE_DIR}/kernels/${source}
                     DEPENDS ${PROJECT_SOURCE_DIR}/kernels/${source}

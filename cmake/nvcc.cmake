@@ -1,6 +1,6 @@
 # CARAT_NVCC: the compiler of the kernels, or empty for a build for the CPU alone; and
 # CARAT_NVCC_ARCHITECTURES: what it can compile for, as compute_75 ...; CARAT_NVCC_HOST: the options by
-# which it gets along with this machine's C++ compiler.
+# which it gets along with this machine's C++ compiler; CARAT_NVCC_STRICT: what it is to refuse.
 set(CARAT_NVCC "")
 if(NOT CARAT_CUDA STREQUAL "OFF")
     find_program(CARAT_NVCC_PROGRAM nvcc HINTS ENV CUDA_HOME ENV CUDA_PATH PATHS /usr/local/cuda PATH_SUFFIXES bin)
@@ -47,6 +47,12 @@ if(CARAT_NVCC)
     set(CARAT_NVCC_VERSION ${CMAKE_MATCH_1})
     if(CARAT_NVCC_VERSION VERSION_GREATER_EQUAL 12.0)
         list(APPEND CARAT_NVCC_ARCHITECTURES compute_90a)
+    endif()
+    # Warnings and spilled registers are errors with the nvcc that the kernels are tuned with. Another one may
+    # spill a few, which costs only speed.
+    set(CARAT_NVCC_STRICT "")
+    if(CARAT_NVCC_VERSION VERSION_EQUAL 13.0)
+        set(CARAT_NVCC_STRICT -Werror all-warnings -Xptxas -warn-spills,-warn-lmem-usage)
     endif()
     message(STATUS "CUDA kernels: nvcc ${CARAT_NVCC_VERSION} (${CARAT_NVCC})")
 else()
