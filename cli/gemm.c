@@ -78,42 +78,53 @@ struct timing {
 
 static bool is_integer(carat_type type) { return carat_scalar_type(type) == CARAT_S32; }
 
-/* Fills the request; false where the command is to end with *exit_code. */
-static bool read_request(int argc, char **argv, struct request *request, int *exit_code)
+/* What stands on the line and needs a second look. */
+struct line {
+    const char *files[2];
+    int file_count;
+    const char *device;
+    const char *type;
+    bool m_given;
+    bool n_given;
+    bool k_given;
+    bool drawing_given; /* how to generate */
+    bool beta_given;
+    bool repeat_given;
+};
+
+/* Fills the request and the line; false where the command is to end with *exit_code. */
+static bool parse_line(int argc, char **argv, struct request *request, struct line *line, int *exit_code)
 {
-    *request = (struct request){.seed = 1, .alpha = 1, .order = -1, .type = CARAT_F32};
-    const char *device = "auto";
-    const char *type = NULL;
-    bool m_given = false, n_given = false, k_given = false, beta_given = false, drawing_given = false;
-    bool repeat_given = false;
     const struct option options[] = {
         {"--output", 'o', OPTION_TEXT, &request->paths[MATRIX_D], "FILE", "write D to this .npy file", NULL,
          NULL},
         {"--trans-a", 0, OPTION_FLAG, &request->trans_a, NULL, "use the transpose of A", NULL, NULL},
         {"--trans-b", 0, OPTION_FLAG, &request->trans_b, NULL, "use the transpose of B", NULL, NULL},
         {"--alpha", 0, OPTION_REAL, &request->alpha, "X", "scale of the product (1)", NULL, NULL},
-        {"--beta", 0, OPTION_REAL, &request->beta, "X", "scale of C (1 with --c, else 0)", NULL, &beta_given},
+        {"--beta", 0, OPTION_REAL, &request->beta, "X", "scale of C (1 with --c, else 0)", NULL,
+         &line->beta_given},
         {"--c", 0, OPTION_TEXT, &request->paths[MATRIX_C], "FILE", "the .npy file of C", NULL, NULL},
-        {"--type", 0, OPTION_TEXT, &type, "TYPE",
+        {"--type", 0, OPTION_TEXT, &line->type, "TYPE",
          "f32, f64, f16, bf16, s32 or s8: of generated input (f32); of files,\n"
          "bf16 says that their u2 elements are bf16",
          NULL, NULL},
-        {"--m", 0, OPTION_COUNT, &request->m, "M", "generate the input: rows of D", NULL, &m_given},
-        {"--n", 0, OPTION_COUNT, &request->n, "N", "columns of D (M)", NULL, &n_given},
-        {"--k", 0, OPTION_COUNT, &request->k, "K", "length of the sums (M)", NULL, &k_given},
+        {"--m", 0, OPTION_COUNT, &request->m, "M", "generate the input: rows of D", NULL, &line->m_given},
+        {"--n", 0, OPTION_COUNT, &request->n, "N", "columns of D (M)", NULL, &line->n_given},
+        {"--k", 0, OPTION_COUNT, &request->k, "K", "length of the sums (M)", NULL, &line->k_given},
         {"--random", 0, OPTION_CHOICE, &request->family, NULL,
          "how generated input is drawn: mean 0 and variance 1 (normal),\nor even over -1 to 1",
-         "normal|uniform", &drawing_given},
-        {"--seed", 0, OPTION_COUNT, &request->seed, "S", "of generated input (1)", NULL, &drawing_given},
+         "normal|uniform", &line->drawing_given},
+        {"--seed", 0, OPTION_COUNT, &request->seed, "S", "of generated input (1)", NULL,
+         &line->drawing_given},
         {"--order", 0, OPTION_CHOICE, &request->order, NULL,
          "order of D in its file: C (rows) or Fortran (columns); else that\n"
          "of C, or of A and B where they agree, or C",
          "fortran|c", NULL},
-        {"--device", 0, OPTION_TEXT, &device, "DEVICE", "auto, cpu, cuda or cuda:N (auto)", NULL, NULL},
+        {"--device", 0, OPTION_TEXT, &line->device, "DEVICE", "auto, cpu, cuda or cuda:N (auto)", NULL, NULL},
         {"--accuracy", 0, OPTION_CHOICE, &request->accuracy, NULL, "how the sums are computed",
          "default|strict", NULL},
         {"--repeat", 0, OPTION_COUNT, &request->repeat, "R",
-         "time this many runs (what fits in half a second, 3 to 1000)", NULL, &repeat_given},
+         "time this many runs (what fits in half a second, 3 to 1000)", NULL, &line->repeat_given},
         {"--check", 0, OPTION_FLAG, &request->check, NULL,
          "compare D with a reference of higher precision: all entries of a\n"
          "small product, sampled rows and columns of a large one",
@@ -133,54 +144,63 @@ static bool read_request(int argc, char **argv, struct request *request, int *ex
         "The exit code is 0 for success, 1 where a file was refused, the check or the device failed, and 2\n"
         "for a wrong command line. Only success writes the output file.",
     };
-    const char *operands[2];
-    int count = options_parse(&usage, argc, argv, operands, 2, exit_code);
-    if (count < 0) {
+    line->file_count = options_parse(&usage, argc, argv, line->files, 2, exit_code);
+    return line->file_count >= 0;
+}
+
+/* Refuses what does not go together. */
+static bool check_line(const struct request *request, const struct line *line)
+{
+    bool generated = line->m_given;
+    if (generated && line->file_count > 0) {
+        usage_error(command, "give files or --m, not both");
+    } else if (generated && request->paths[MATRIX_C]) {
+        usage_error(command, "--c goes with files; with --m and --beta C is generated too");
+    } else if (!generated && (line->n_given || line->k_given || line->drawing_given)) {
+        usage_error(command, "--n, --k, --random and --seed go with --m");
+    } else if (!generated && line->file_count < 2) {
+        usage_error(command, "give two .npy files, or --m");
+    } else if (line->repeat_given && request->repeat == 0) {
+        usage_error(command, "--repeat is 0, but should be 1 or more");
+    } else if (request->beta != 0 && !generated && !request->paths[MATRIX_C]) {
+        usage_error(command, "--beta is %g, but there is no C: give it with --c FILE", request->beta);
+    } else {
+        return true;
+    }
+    return false;
+}
+
+/* The request as the command line states it; false where the command is to end with *exit_code. */
+static bool read_request(int argc, char **argv, struct request *request, int *exit_code)
+{
+    *request = (struct request){.seed = 1, .alpha = 1, .order = -1, .type = CARAT_F32};
+    struct line line = {.device = "auto"};
+    if (!parse_line(argc, argv, request, &line, exit_code)) {
         return false;
     }
     *exit_code = EXIT_USAGE;
-    request->generated = m_given;
-    request->type_given = type != NULL;
-    if (request->generated && count > 0) {
-        usage_error(command, "give files or --m, not both");
+    if (!check_line(request, &line)) {
         return false;
     }
-    if (request->generated && request->paths[MATRIX_C]) {
-        usage_error(command, "--c goes with files; with --m and --beta C is generated too");
+    if (!parse_device(line.device, &request->device_kind, &request->device_index)) {
+        usage_error(command, "--device is '%s', but should be auto, cpu, cuda or cuda:N", line.device);
         return false;
     }
-    if (!request->generated && (n_given || k_given || drawing_given)) {
-        usage_error(command, "--n, --k, --random and --seed go with --m");
+    if (line.type && !parse_type(line.type, &request->type)) {
+        usage_error(command, "--type is '%s', but should be f32, f64, f16, bf16, s32 or s8", line.type);
         return false;
     }
-    if (!request->generated && count < 2) {
-        usage_error(command, "give two .npy files, or --m");
-        return false;
-    }
-    if (repeat_given && request->repeat == 0) {
-        usage_error(command, "--repeat is 0, but should be 1 or more");
-        return false;
-    }
-    if (!parse_device(device, &request->device_kind, &request->device_index)) {
-        usage_error(command, "--device is '%s', but should be auto, cpu, cuda or cuda:N", device);
-        return false;
-    }
-    if (type && !parse_type(type, &request->type)) {
-        usage_error(command, "--type is '%s', but should be f32, f64, f16, bf16, s32 or s8", type);
-        return false;
-    }
+    request->type_given = line.type != NULL;
+    request->generated = line.m_given;
     if (request->generated) {
-        request->n = n_given ? request->n : request->m;
-        request->k = k_given ? request->k : request->m;
+        request->n = line.n_given ? request->n : request->m;
+        request->k = line.k_given ? request->k : request->m;
     } else {
-        request->paths[MATRIX_A] = operands[0];
-        request->paths[MATRIX_B] = operands[1];
+        request->paths[MATRIX_A] = line.files[0];
+        request->paths[MATRIX_B] = line.files[1];
     }
-    if (!beta_given) {
-        request->beta = request->paths[MATRIX_C] ? 1 : 0;
-    } else if (request->beta != 0 && !request->generated && !request->paths[MATRIX_C]) {
-        usage_error(command, "--beta is %g, but there is no C: give it with --c FILE", request->beta);
-        return false;
+    if (request->paths[MATRIX_C] && !line.beta_given) {
+        request->beta = 1;
     }
     return true;
 }
