@@ -177,7 +177,7 @@ double workload_bytes(const carat_gemm_problem *problem)
 
 carat_status references_compute(const struct workload *workload, int64_t budget, struct references *references)
 {
-    *references = (struct references){0};
+    *references = (struct references){.ulps = 32};
     int64_t batch = workload->problem.batch;
     const int64_t problems[] = {0, batch / 3, batch / 2, batch - 1};
     for (int i = 0; i < 4; i++) {
@@ -235,7 +235,7 @@ carat_status workload_check(
     if (status == CARAT_OK) {
         *verdict = (struct verdict){.right = true};
         for (int i = 0; i < references->count; i++) {
-            struct verdict one = reference_compare(&references->items[i], d, 32);
+            struct verdict one = reference_compare(&references->items[i], d, references->ulps);
             verdict->error = larger_or_nan(verdict->error, one.error);
             if (!one.right && verdict->right) {
                 verdict->right = false;

@@ -80,6 +80,7 @@ double workload_bytes(const carat_gemm_problem *problem);
 struct references {
     struct reference items[4];
     int count;
+    double ulps; /* that a result may be off: see reference_compare() */
 };
 
 carat_status references_compute(const struct workload *workload, int64_t budget, struct references *references);

@@ -15,6 +15,7 @@ static const struct command {
     {"gemm", command_gemm, "multiply two matrices from NumPy files, or generated ones"},
     {"ladder", command_ladder, "run the ladder of kernels, from the first one writes to the library's own"},
     {"bench", command_bench, "time the shapes of a file beside other libraries"},
+    {"verify", command_verify, "measure the errors of every kernel over families of input"},
     {"ceiling", command_ceiling, "measure what this device does at most"},
 };
 enum { COMMAND_COUNT = sizeof(commands) / sizeof(commands[0]) };
