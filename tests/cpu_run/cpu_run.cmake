@@ -58,6 +58,8 @@ const struct cpu_kernel *const cpu_kernels[] = {\n${entries}    NULL};\nconst in
 const struct cpu_left_out cpu_left_out[] = {\n${left_out}    {NULL, NULL}};\nconst int cpu_left_out_count = ${left_out_count};\n")
     add_library(${name} OBJECT ${sources} ${CMAKE_CURRENT_BINARY_DIR}/${name}_table.c
         ${CMAKE_CURRENT_SOURCE_DIR}/cpu_run/cuda_on_cpu.c)
+    # A row in a shared object (mutation/) finds the runner in the program.
+    set_source_files_properties(cpu_run/cuda_on_cpu.c PROPERTIES COMPILE_OPTIONS -fvisibility=default)
     target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/kernels/common
         PUBLIC ${PROJECT_SOURCE_DIR}/tests/cpu_run)
     target_compile_options(${name} PRIVATE ${CARAT_SANITIZE} ${CARAT_CPU_KERNEL_OPTIONS})

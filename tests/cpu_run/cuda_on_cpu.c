@@ -580,13 +580,14 @@ uint32_t dot4_s8(uint32_t x, uint32_t y, uint32_t sum)
     return sum;
 }
 
-void cuda_mma_f64_16x8x16(int line, double d[4], const double a[8], const double b[4])
+/* D = A * B + D with A 16 x depth, B depth x 8, the lanes of a warp together. */
+static void mma_f64(int line, double d[4], const double *a, const double *b, int depth)
 {
     int current = run.current;
     int lane = current % WARP;
     const struct mma_fragment *warp = &run.fragments[current - lane];
-    memcpy(run.fragments[current].a, a, sizeof run.fragments[current].a);
-    memcpy(run.fragments[current].b, b, sizeof run.fragments[current].b);
+    memcpy(run.fragments[current].a, a, (size_t)depth / 2 * sizeof *a);
+    memcpy(run.fragments[current].b, b, (size_t)depth / 4 * sizeof *b);
     if (run.count % WARP) {
         fault("a matrix product in a warp of fewer than %d threads", WARP);
     }
@@ -594,7 +595,7 @@ void cuda_mma_f64_16x8x16(int line, double d[4], const double a[8], const double
     for (int row = 0; row < 2; ++row) {
         for (int column = 0; column < 2; ++column) {
             double sum = d[2 * row + column];
-            for (int k = 0; k < 16; ++k) {
+            for (int k = 0; k < depth; ++k) {
                 double from_a = warp[lane / 4 * 4 + k % 4].a[k / 4 * 2 + row];
                 double from_b = warp[(2 * (lane % 4) + column) * 4 + k % 4].b[k / 4];
                 sum = fma(from_a, from_b, sum);
@@ -603,4 +604,14 @@ void cuda_mma_f64_16x8x16(int line, double d[4], const double a[8], const double
         }
     }
     cuda_wait_for_warp(line);
+}
+
+void cuda_mma_f64_16x8x16(int line, double d[4], const double a[8], const double b[4])
+{
+    mma_f64(line, d, a, b, 16);
+}
+
+void cuda_mma_f64_16x8x8(int line, double d[4], const double a[4], const double b[2])
+{
+    mma_f64(line, d, a, b, 8);
 }

@@ -157,5 +157,7 @@ void copy_async_wait(int pending);
 /* The lanes of a warp meet, lay out their fragments, and each sums its own results in k order. */
 #define mma_f64_16x8x16(d, a, b) cuda_mma_f64_16x8x16(__LINE__, d, a, b)
 void cuda_mma_f64_16x8x16(int line, double d[4], const double a[8], const double b[4]);
+#define mma_f64_16x8x8(d, a, b) cuda_mma_f64_16x8x8(__LINE__, d, a, b)
+void cuda_mma_f64_16x8x8(int line, double d[4], const double a[4], const double b[2]);
 
 #endif

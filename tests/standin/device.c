@@ -22,6 +22,7 @@ static struct {
     long fail_after; /* calls until the one that fails; 0: none */
     CUresult fail_code;
     const char *failed;
+    int abandoned;   /* things that contexts had when they ended */
     long lose_after; /* kernels until the one that loses the device; 0: none */
 } standin = {.devices = 1, .capability = 90, .version = 13000};
 
@@ -82,6 +83,7 @@ void standin_reset(void)
     standin_fail(NULL, 0, 0);
     standin.launches = 0;
     standin.lose_after = 0;
+    standin.abandoned = 0;
     standin_set_memory((size_t)256 << 20);
     standin_set_pinned(SIZE_MAX);
     for (int i = 0; i < MOST_DEVICES; ++i) {
@@ -101,7 +103,29 @@ int standin_leaks(void)
             ++count;
         }
     }
-    return count;
+    return count + standin.abandoned;
+}
+
+int standin_exists(const void *thing) { return memory_exists(thing) || stream_exists(thing); }
+
+/* The end of a context frees what is in it, which a library that shares it must not count on. */
+static void end_context(int device)
+{
+    run_everything(device);
+    int before = contexts[device].lost ? 0 : standin_leaks();
+    memory_abandon(device);
+    streams_abandon(device);
+    for (struct CUmod_st **link = &modules; *link;) {
+        struct CUmod_st *at = *link;
+        if (at->device == device) {
+            *link = at->next;
+            free(at);
+        } else {
+            link = &at->next;
+        }
+    }
+    /* A lost device lets nobody free anything. */
+    standin.abandoned += contexts[device].lost ? 0 : before - standin_leaks();
 }
 
 /* ---- Calls ---------------------------------------------------------------------------------- */
@@ -122,6 +146,9 @@ struct call call_begin(const char *name, unsigned needs)
 {
     pthread_mutex_lock(&lock);
     struct call call = {injected(name), false};
+    for (int i = 0; i < MOST_DEVICES && call.result == CUDA_ERROR_LAUNCH_FAILED; ++i) {
+        contexts[i].lost = call.result; /* whoever tells of it */
+    }
     if (needs != NEEDS_NOTHING && !standin.initialized) {
         return (struct call){CUDA_ERROR_NOT_INITIALIZED, true};
     }
@@ -344,7 +371,7 @@ CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device)
         return CUDA_ERROR_INVALID_CONTEXT;
     }
     if (--contexts[device].retained == 0) {
-        run_everything(device);
+        end_context(device);
     }
     return call.result;
 }

@@ -99,6 +99,11 @@ void arena_open(void);
 void arena_close(void);
 
 int memory_leaks(void);
+bool memory_exists(const void *pointer);
+
+/* Frees what a device's context has left when it ends. */
+void memory_abandon(int device);
+void streams_abandon(int device);
 
 /* ---- Streams ---- */
 
@@ -115,5 +120,6 @@ bool waits_for_module(const struct CUmod_st *module);
 bool waits_for_memory(const unsigned char *begin, const unsigned char *end);
 
 int stream_leaks(void);
+bool stream_exists(const void *thing);
 
 #endif

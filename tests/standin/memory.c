@@ -312,6 +312,37 @@ CUresult cuPointerGetAttributes(unsigned count, CUpointer_attribute *attributes,
     return call.result;
 }
 
+bool memory_exists(const void *pointer)
+{
+    const struct allocation *device = find(on_device, pointer);
+    const struct allocation *host = find(pinned, pointer);
+    return (device && device->begin == pointer) || (host && host->begin == pointer);
+}
+
+void memory_abandon(int device)
+{
+    for (struct allocation **link = &on_device; *link;) {
+        struct allocation *at = *link;
+        if (at->device == device) {
+            __asan_poison_memory_region(at->begin, at->bytes);
+            *link = at->next;
+            free(at);
+        } else {
+            link = &at->next;
+        }
+    }
+    for (struct allocation **link = &pinned; *link;) {
+        struct allocation *at = *link;
+        if (at->device == device) {
+            *link = at->next;
+            free(at->begin);
+            free(at);
+        } else {
+            link = &at->next;
+        }
+    }
+}
+
 int memory_leaks(void)
 {
     int count = 0;

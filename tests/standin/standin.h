@@ -51,13 +51,19 @@ STANDIN_API long standin_launches(void);
 /* The nth kernel that runs from now on (1 is the next) loses its device, with CUDA_ERROR_LAUNCH_FAILED. */
 STANDIN_API void standin_lose_device(long nth);
 
-/* Back to the limits and the health of the beginning. What is allocated stays. */
+/* Back to the limits and the health of the beginning. What exists stays. */
 STANDIN_API void standin_reset(void);
 
 /* ---- What is left ---- */
 
-/* Things not yet released (memory, streams, events, graphs, modules, contexts), each named on stderr. */
+/*
+ * Things not released (memory, streams, events, graphs, modules, contexts), each named on stderr. Those
+ * that a context still had when it ended count until standin_reset.
+ */
 STANDIN_API int standin_leaks(void);
+
+/* Whether memory, a stream, an event or an executable graph of this address exists. */
+STANDIN_API int standin_exists(const void *thing);
 
 /* Contexts that the calling thread has pushed and not popped. */
 STANDIN_API int standin_pushed(void);

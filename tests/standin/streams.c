@@ -50,11 +50,13 @@ struct operation {
 
 struct CUgraph_st {
     struct CUgraph_st *next;
+    int device;
     struct operation *operations;
 };
 
 struct CUgraphExec_st {
     struct CUgraphExec_st *next;
+    int device;
     struct operation *operations;
 };
 
@@ -80,6 +82,7 @@ struct CUstream_st {
 
 struct CUevent_st {
     struct CUevent_st *next;
+    int device;
     bool destroyed;
     bool timed;
     struct moment recorded; /* stream NULL: never */
@@ -613,6 +616,7 @@ CUresult cuEventCreate(CUevent *handle, unsigned flags)
     if (!made) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
+    made->device = current_context()->device;
     made->timed = !(flags & CU_EVENT_DISABLE_TIMING);
     made->next = events;
     events = made;
@@ -790,7 +794,7 @@ CUresult cuStreamEndCapture(CUstream handle, CUgraph *graph)
     struct CUgraph_st *made = malloc(sizeof *made);
     bool whole = stream->capture == CAPTURE && made && !call.result;
     if (whole) {
-        *made = (struct CUgraph_st){graphs, stream->captured};
+        *made = (struct CUgraph_st){graphs, stream->device, stream->captured};
         graphs = made;
     } else {
         free(made);
@@ -835,7 +839,7 @@ CUresult cuGraphInstantiateWithFlags(CUgraphExec *executable, CUgraph graph, uns
     if (!made) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    *made = (struct CUgraphExec_st){executables, NULL};
+    *made = (struct CUgraphExec_st){executables, current_context()->device, NULL};
     struct operation **link = &made->operations;
     for (const struct operation *at = graph->operations; at; at = at->next, link = &(*link)->next) {
         *link = copy_operation(at);
@@ -913,4 +917,54 @@ int stream_leaks(void)
         fprintf(stderr, "stand-in: an executable graph was not destroyed\n");
     }
     return count;
+}
+
+bool stream_exists(const void *thing)
+{
+    for (const struct CUgraphExec_st *at = executables; at; at = at->next) {
+        if (at == thing) {
+            return true;
+        }
+    }
+    for (const struct CUstream_st *at = streams; at; at = at->next) {
+        if (at == thing && !at->destroyed) {
+            return true;
+        }
+    }
+    return is_event(thing);
+}
+
+void streams_abandon(int device)
+{
+    for (struct CUstream_st *at = streams; at; at = at->next) {
+        if (at->device == device && at->id != 1) {
+            at->destroyed = true;
+            at->capture = NO_CAPTURE;
+            free_operations(at->captured);
+            at->captured = NULL;
+        }
+    }
+    for (struct CUevent_st *at = events; at; at = at->next) {
+        at->destroyed |= at->device == device;
+    }
+    for (struct CUgraph_st **link = &graphs; *link;) {
+        struct CUgraph_st *at = *link;
+        if (at->device == device) {
+            *link = at->next;
+            free_operations(at->operations);
+            free(at);
+        } else {
+            link = &at->next;
+        }
+    }
+    for (struct CUgraphExec_st **link = &executables; *link;) {
+        struct CUgraphExec_st *at = *link;
+        if (at->device == device) {
+            *link = at->next;
+            free_operations(at->operations);
+            free(at);
+        } else {
+            link = &at->next;
+        }
+    }
 }
