@@ -176,11 +176,11 @@ class Frame(Case):
     def test_man_page_names_every_command_and_option(self):
         page = source("docs/carat.1").replace("\\-", "-")
         for name in COMMANDS:
-            self.assertIn(f".Ss carat {name}\n", page)
+            self.assertTrue(f".Ss carat {name}\n" in page, f"no section on {name}")
             section = page.split(f".Ss carat {name}\n")[1].split(".Ss carat ")[0]
             for option in re.findall(r"^  (?:-., |    )--([a-z0-9-]+)", self.carat(name, "--help").stdout, re.M):
                 if option != "help":
-                    self.assertRegex(section, rf"Fl -{option}(?![a-z-])", f"of {name}")
+                    self.assertTrue(re.search(rf"Fl -{option}(?![a-z-])", section), f"--{option} of {name}")
 
     def test_version(self):
         header = source("include/carat/carat.h")
