@@ -21,6 +21,7 @@ struct kernel {
     int element_bytes;  /* transpose: the size of an element */
     int layout;         /* LAYOUT_... */
     int alignment;      /* bytes: A and B (bases, columns, strides) must be multiples; 0 or the element's size: any */
+    int ld_limit;       /* the most that lda and ldb may be; 0: anything */
     int tile_m;
     int tile_n;
     int tile_k;
@@ -36,6 +37,7 @@ struct kernel {
     int thread_m;
     int thread_n;
     int vector;
+    int copy_parts;
     int band;       /* tiles of m high in which a transpose walks its tiles */
     int min_blocks; /* blocks that fit a multiprocessor at once, as the kernel was built to */
     int ops_per_round; /* ceilings: what a round is worth, see ceiling_arguments */

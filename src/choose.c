@@ -15,7 +15,7 @@
 #include "status.h"
 
 #define MOST_BLOCKS 2147483647 /* of a grid in its first dimension */
-#define MOST_PARTS 64
+#define MOST_PARTS 256
 #define MOST_WORKSPACE ((int64_t)64 << 20)
 #define WORKSPACE_UNIT 256
 
@@ -51,22 +51,32 @@ static bool wants_alignment(const struct kernel *kernel, const struct problem *p
     return kernel->alignment > (int)carat_type_size(p->type_ab);
 }
 
-/* Whether every column of A and B is aligned, where the bases are. */
+/*
+ * Whether every column of A and B is aligned, where the bases are; and k too where an operand runs along it,
+ * since a kernel may begin with what its tiles leave over of k.
+ */
 static bool columns_aligned(const struct kernel *kernel, const struct problem *p)
 {
     if (!wants_alignment(kernel, p)) {
         return true;
     }
     int64_t elements = kernel->alignment / (int64_t)carat_type_size(p->type_ab);
-    return p->lda % elements == 0 && p->ldb % elements == 0 && p->stride_a % elements == 0 &&
-           p->stride_b % elements == 0;
+    bool along_k = p->trans_a || !p->trans_b;
+    return (!along_k || p->k % elements == 0) && p->lda % elements == 0 && p->ldb % elements == 0 &&
+           p->stride_a % elements == 0 && p->stride_b % elements == 0;
 }
 
-static bool multiplies(const struct kernel *kernel, const struct device_traits *traits,
+static bool within_limit(const struct kernel *kernel, const struct problem *p)
+{
+    return kernel->ld_limit == 0 || (p->lda <= kernel->ld_limit && p->ldb <= kernel->ld_limit);
+}
+
+bool kernel_multiplies(const struct kernel *kernel, const struct device_traits *traits,
                        const struct problem *p)
 {
     return kernel->operation == OPERATION_GEMM && kernel->element == (int)p->type_ab &&
-           runs_on(kernel, traits) && has_layout(kernel, p) && columns_aligned(kernel, p);
+           runs_on(kernel, traits) && has_layout(kernel, p) && within_limit(kernel, p) &&
+           columns_aligned(kernel, p);
 }
 
 static const struct kernel *reduce_row(const struct device_traits *traits, const struct problem *p)
@@ -226,12 +236,13 @@ static struct choice cheapest(const struct device_traits *traits, const struct p
     struct choice best = {.kernel = NULL, .cycles = INFINITY};
     for (int i = 0; i < carat_catalog_count; i++) {
         const struct kernel *kernel = &carat_catalog[i];
-        if (!multiplies(kernel, traits, p) || (any && wants_alignment(kernel, p))) {
+        if (!kernel_multiplies(kernel, traits, p) || (any && wants_alignment(kernel, p))) {
             continue;
         }
         int from = parts > 0 ? parts : 1;
         int to = parts > 0 ? parts : most_parts;
-        for (int count = from; count <= to; count++) {
+        /* Every number of parts as long as one more makes a difference, then in growing steps. */
+        for (int count = from; count <= to; count += 1 + count / 32) {
             struct choice choice;
             if (make_choice(traits, p, kernel, k_unit, count, &choice) && choice.cycles < best.cycles) {
                 best = choice;
@@ -255,8 +266,8 @@ static void explain(const struct device_traits *traits, const struct problem *p,
     if (plan->step_count > 1) {
         int64_t tiles = choice->blocks / choice->parts;
         snprintf(split, sizeof(split),
-                 ", K in %d parts of %" PRId64 " because %" PRId64
-                 " tiles fill only %.0f%% of the device, added by %s",
+                 ", K in %d parts of %" PRId64 " as the tiles alone (%" PRId64
+                 ") fill %.0f%% of the device, added by %s",
                  choice->parts, choice->k_per_part, tiles, 100 * fmin(1, (double)tiles / slots),
                  plan->steps[1].kernel->name);
     }
@@ -279,8 +290,8 @@ static carat_status no_kernel(const struct device_traits *traits, const struct p
     bool any_row = false;
     for (int i = 0; i < carat_catalog_count; i++) {
         any_image = any_image || carat_catalog[i].image;
-        any_row =
-            any_row || (multiplies(&carat_catalog[i], traits, p) && !wants_alignment(&carat_catalog[i], p));
+        any_row = any_row ||
+                  (kernel_multiplies(&carat_catalog[i], traits, p) && !wants_alignment(&carat_catalog[i], p));
     }
     if (!any_image) {
         return fail(CARAT_UNSUPPORTED, "this build has no CUDA kernels: it was made without nvcc");
@@ -302,7 +313,7 @@ static carat_status choose_cuda(const struct device_traits *traits, const struct
     /* Parts are whole tiles of every row that might run them. */
     int64_t k_unit = 1;
     for (int i = 0; i < carat_catalog_count; i++) {
-        if (multiplies(&carat_catalog[i], traits, p)) {
+        if (kernel_multiplies(&carat_catalog[i], traits, p)) {
             k_unit = least_common_multiple(k_unit, carat_catalog[i].tile_k);
         }
     }

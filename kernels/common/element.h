@@ -19,18 +19,9 @@
 typedef float element;
 typedef float accumulator;
 typedef float result;
-static __device__ inline accumulator widen(element x)
-{
-    return x;
-}
-static __device__ inline accumulator widen_result(result x)
-{
-    return x;
-}
-static __device__ inline result narrow(accumulator x)
-{
-    return x;
-}
+static __device__ inline accumulator widen(element x) { return x; }
+static __device__ inline accumulator widen_result(result x) { return x; }
+static __device__ inline result narrow(accumulator x) { return x; }
 static __device__ inline accumulator multiply_add(accumulator x, accumulator y, accumulator z)
 {
     return fmaf(x, y, z);
@@ -41,18 +32,9 @@ static __device__ inline accumulator multiply_add(accumulator x, accumulator y, 
 typedef double element;
 typedef double accumulator;
 typedef double result;
-static __device__ inline accumulator widen(element x)
-{
-    return x;
-}
-static __device__ inline accumulator widen_result(result x)
-{
-    return x;
-}
-static __device__ inline result narrow(accumulator x)
-{
-    return x;
-}
+static __device__ inline accumulator widen(element x) { return x; }
+static __device__ inline accumulator widen_result(result x) { return x; }
+static __device__ inline result narrow(accumulator x) { return x; }
 static __device__ inline accumulator multiply_add(accumulator x, accumulator y, accumulator z)
 {
     return fma(x, y, z);
@@ -63,18 +45,9 @@ static __device__ inline accumulator multiply_add(accumulator x, accumulator y, 
 typedef uint16_t element;
 typedef float accumulator;
 typedef uint16_t result;
-static __device__ inline accumulator widen(element x)
-{
-    return f32_from_f16(x);
-}
-static __device__ inline accumulator widen_result(result x)
-{
-    return f32_from_f16(x);
-}
-static __device__ inline result narrow(accumulator x)
-{
-    return f16_from_f32(x);
-}
+static __device__ inline accumulator widen(element x) { return f32_from_f16(x); }
+static __device__ inline accumulator widen_result(result x) { return f32_from_f16(x); }
+static __device__ inline result narrow(accumulator x) { return f16_from_f32(x); }
 static __device__ inline accumulator multiply_add(accumulator x, accumulator y, accumulator z)
 {
     return fmaf(x, y, z);
@@ -85,18 +58,9 @@ static __device__ inline accumulator multiply_add(accumulator x, accumulator y, 
 typedef uint16_t element;
 typedef float accumulator;
 typedef uint16_t result;
-static __device__ inline accumulator widen(element x)
-{
-    return f32_from_bf16(x);
-}
-static __device__ inline accumulator widen_result(result x)
-{
-    return f32_from_bf16(x);
-}
-static __device__ inline result narrow(accumulator x)
-{
-    return bf16_from_f32(x);
-}
+static __device__ inline accumulator widen(element x) { return f32_from_bf16(x); }
+static __device__ inline accumulator widen_result(result x) { return f32_from_bf16(x); }
+static __device__ inline result narrow(accumulator x) { return bf16_from_f32(x); }
 static __device__ inline accumulator multiply_add(accumulator x, accumulator y, accumulator z)
 {
     return fmaf(x, y, z);
@@ -108,18 +72,9 @@ static __device__ inline accumulator multiply_add(accumulator x, accumulator y, 
 typedef int32_t element;
 typedef uint32_t accumulator;
 typedef int32_t result;
-static __device__ inline accumulator widen(element x)
-{
-    return (accumulator)x;
-}
-static __device__ inline accumulator widen_result(result x)
-{
-    return (accumulator)x;
-}
-static __device__ inline result narrow(accumulator x)
-{
-    return (result)x;
-}
+static __device__ inline accumulator widen(element x) { return (accumulator)x; }
+static __device__ inline accumulator widen_result(result x) { return (accumulator)x; }
+static __device__ inline result narrow(accumulator x) { return (result)x; }
 static __device__ inline accumulator multiply_add(accumulator x, accumulator y, accumulator z)
 {
     return x * y + z;
@@ -130,18 +85,9 @@ static __device__ inline accumulator multiply_add(accumulator x, accumulator y, 
 typedef int8_t element;
 typedef uint32_t accumulator;
 typedef int32_t result;
-static __device__ inline accumulator widen(element x)
-{
-    return (accumulator)(int32_t)x;
-}
-static __device__ inline accumulator widen_result(result x)
-{
-    return (accumulator)x;
-}
-static __device__ inline result narrow(accumulator x)
-{
-    return (result)x;
-}
+static __device__ inline accumulator widen(element x) { return (accumulator)(int32_t)x; }
+static __device__ inline accumulator widen_result(result x) { return (accumulator)x; }
+static __device__ inline result narrow(accumulator x) { return (result)x; }
 static __device__ inline accumulator multiply_add(accumulator x, accumulator y, accumulator z)
 {
     return x * y + z;

@@ -19,6 +19,12 @@
 #else
 /* KERNEL begins a kernel's definition; its name is the catalogue row's, KERNEL_NAME. */
 #define KERNEL extern "C" __global__ void
+
+/* Declares name, a pointer to type at the start of the block's dynamic shared memory. */
+#define DYNAMIC_SHARED(type, name)                                                                           \
+    extern __shared__ __align__(128) unsigned char dynamic_shared[];                                         \
+    type *name = (type *)dynamic_shared
+
 #include "../ptx/convert.h"
 #include "../ptx/copy_async.h"
 #include "../ptx/dot4.h"

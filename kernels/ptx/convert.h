@@ -17,10 +17,7 @@ static __device__ inline uint16_t f16_from_f32(float value)
 }
 
 /* bf16 is the upper half of f32. */
-static __device__ inline float f32_from_bf16(uint16_t bits)
-{
-    return __uint_as_float((uint32_t)bits << 16);
-}
+static __device__ inline float f32_from_bf16(uint16_t bits) { return __uint_as_float((uint32_t)bits << 16); }
 
 static __device__ inline uint16_t bf16_from_f32(float value)
 {

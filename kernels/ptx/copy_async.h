@@ -18,29 +18,29 @@ static __device__ inline uint32_t shared_address(const void *pointer)
 /* 4 bytes, through L1; both ends aligned to 4. */
 static __device__ inline void copy_async_4(void *to_shared, const void *from_global, int valid)
 {
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;"
-                 ::"r"(shared_address(to_shared)), "l"(from_global), "r"(valid) : "memory");
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(shared_address(to_shared)),
+                 "l"(from_global), "r"(valid)
+                 : "memory");
 }
 
 /* 8 bytes, through L1; both ends aligned to 8. */
 static __device__ inline void copy_async_8(void *to_shared, const void *from_global, int valid)
 {
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;"
-                 ::"r"(shared_address(to_shared)), "l"(from_global), "r"(valid) : "memory");
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;" ::"r"(shared_address(to_shared)),
+                 "l"(from_global), "r"(valid)
+                 : "memory");
 }
 
 /* 16 bytes, past L1; both ends aligned to 16. */
 static __device__ inline void copy_async_16(void *to_shared, const void *from_global, int valid)
 {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
-                 ::"r"(shared_address(to_shared)), "l"(from_global), "r"(valid) : "memory");
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to_shared)),
+                 "l"(from_global), "r"(valid)
+                 : "memory");
 }
 
 /* Ends a group: all copies of this thread since the last group. */
-static __device__ inline void copy_async_commit(void)
-{
-    asm volatile("cp.async.commit_group;" ::: "memory");
-}
+static __device__ inline void copy_async_commit(void) { asm volatile("cp.async.commit_group;" ::: "memory"); }
 
 /* Waits until at most `pending` of this thread's latest groups are under way; a constant. */
 #define copy_async_wait(pending) asm volatile("cp.async.wait_group %0;" ::"n"(pending) : "memory")
