@@ -43,4 +43,10 @@ carat_status plan_choose(
     const struct problem *problem,
     struct plan *plan);
 
+/* Whether a row of OPERATION_GEMM can compute the problem on the device, where A and B begin aligned. */
+bool kernel_multiplies(
+    const struct kernel *kernel,
+    const struct device_traits *traits,
+    const struct problem *problem);
+
 #endif

@@ -131,8 +131,8 @@ void kernels_unload(struct cuda_device *device);
 carat_status kernel_launch(struct cuda_device *device, const struct kernel *kernel, int64_t blocks,
                            const void *arguments, CUstream stream);
 
-/* Whether a matrix at base suits a row that wants its base, columns and problems aligned. */
-bool matrix_is_aligned(const struct kernel *kernel, const void *base, const struct extent *extent);
+/* Whether A or B of the row's product may begin there. */
+bool kernel_takes_address(const struct kernel *kernel, const void *address);
 
 /* ---- Running on device memory (launch.c) ---- */
 

@@ -113,14 +113,9 @@ carat_status kernel_launch(struct cuda_device *device, const struct kernel *kern
                                  (unsigned)kernel->shared_bytes, stream, parameters, NULL));
 }
 
-bool matrix_is_aligned(const struct kernel *kernel, const void *base, const struct extent *extent)
+bool kernel_takes_address(const struct kernel *kernel, const void *address)
 {
-    size_t alignment = (size_t)kernel->alignment;
-    if (alignment <= extent->element_bytes) {
-        return true;
-    }
-    return (uintptr_t)base % alignment == 0 && (size_t)extent->ld * extent->element_bytes % alignment == 0 &&
-           (size_t)extent->stride * extent->element_bytes % alignment == 0;
+    return kernel->alignment <= 1 || (uintptr_t)address % (size_t)kernel->alignment == 0;
 }
 
 /* ---- For the command line and the bench ---------------------------------------------------- */

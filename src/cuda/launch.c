@@ -45,15 +45,11 @@ bool scalar_is_zero(const scalar_argument *scalar, carat_type type)
 
 static int64_t divide_up(int64_t x, int64_t y) { return x / y + (x % y != 0); }
 
-/* Which of a step's two kernels suits these bases of A and B. */
-static const struct kernel *kernel_for(const struct step *step, const struct problem *problem, const void *a,
-                                       const void *b)
+/* Which of a step's two kernels suits where A and B begin; the plan has looked at all else. */
+static const struct kernel *kernel_for(const struct step *step, const void *a, const void *b)
 {
-    struct extent extent_a = problem_extent_a(problem);
-    struct extent extent_b = problem_extent_b(problem);
-    bool aligned =
-        matrix_is_aligned(step->kernel, a, &extent_a) && matrix_is_aligned(step->kernel, b, &extent_b);
-    return aligned ? step->kernel : step->unaligned;
+    return kernel_takes_address(step->kernel, a) && kernel_takes_address(step->kernel, b) ? step->kernel
+                                                                                          : step->unaligned;
 }
 
 static carat_status multiply_launch(struct cuda_device *device, const struct plan *plan,
@@ -133,7 +129,7 @@ carat_status plan_launch(struct cuda_device *device, const struct plan *plan,
     for (int i = 0; i < plan->step_count; ++i) {
         const struct step *step = &plan->steps[i];
         if (step->kind == STEP_MULTIPLY) {
-            const struct kernel *kernel = kernel_for(step, &plan->problem, operands->a, operands->b);
+            const struct kernel *kernel = kernel_for(step, operands->a, operands->b);
             CARAT_TRY(multiply_launch(device, plan, kernel, operands, workspace, stream));
         } else if (step->kind == STEP_REDUCE) {
             CARAT_TRY(reduce_launch(device, plan, step->kernel, operands, workspace, stream));
@@ -146,25 +142,21 @@ carat_status plan_launch(struct cuda_device *device, const struct plan *plan,
 
 /* ---- Element by element -------------------------------------------------------------------- */
 
-/* The first row of the catalogue that does the operation here on matrices aligned like these. */
-static carat_status elementwise_kernel(struct cuda_device *device, int operation,
-                                       const struct elementwise *work, const struct kernel **chosen)
+/* The first row of the catalogue that does the operation on this device. */
+static carat_status elementwise_kernel(struct cuda_device *device, int operation, carat_type type,
+                                       const struct kernel **chosen)
 {
-    int bytes = (int)carat_type_size(work->type);
-    struct extent a = {work->m, work->n, work->lda, 1, 0, (size_t)bytes};
-    struct extent b = {work->m, work->n, work->ldb, 1, 0, (size_t)bytes};
     for (int i = 0; i < carat_catalog_count; ++i) {
         const struct kernel *kernel = &carat_catalog[i];
-        bool suits = operation == OPERATION_TRANSPOSE ? kernel->element_bytes == bytes
-                                                      : kernel->element == (int)work->type;
-        if (kernel->operation == operation && suits && matrix_is_aligned(kernel, work->a, &a) &&
-            matrix_is_aligned(kernel, work->b, &b) && kernel_fits(device, kernel)) {
+        bool suits = operation == OPERATION_TRANSPOSE ? kernel->element_bytes == (int)carat_type_size(type)
+                                                      : kernel->element == (int)type;
+        if (kernel->operation == operation && suits && kernel_fits(device, kernel)) {
             *chosen = kernel;
             return CARAT_OK;
         }
     }
     return fail(CARAT_UNSUPPORTED, "no kernel of this library does this for %s on compute capability %d.%d",
-                carat_type_name(work->type), device->base.traits.compute_capability / 10,
+                carat_type_name(type), device->base.traits.compute_capability / 10,
                 device->base.traits.compute_capability % 10);
 }
 
@@ -172,7 +164,7 @@ carat_status scale_add_launch(struct cuda_device *device, const struct elementwi
                               const scalar_argument *scale, const scalar_argument *shift, CUstream stream)
 {
     const struct kernel *kernel;
-    CARAT_TRY(elementwise_kernel(device, OPERATION_SCALE_ADD, work, &kernel));
+    CARAT_TRY(elementwise_kernel(device, OPERATION_SCALE_ADD, work->type, &kernel));
     scale_add_arguments arguments = {
         .m = work->m,
         .n = work->n,
@@ -191,7 +183,7 @@ carat_status scale_add_launch(struct cuda_device *device, const struct elementwi
 carat_status transpose_launch(struct cuda_device *device, const struct elementwise *work, CUstream stream)
 {
     const struct kernel *kernel;
-    CARAT_TRY(elementwise_kernel(device, OPERATION_TRANSPOSE, work, &kernel));
+    CARAT_TRY(elementwise_kernel(device, OPERATION_TRANSPOSE, work->type, &kernel));
     int64_t tiles_m = divide_up(work->m, kernel->tile_m);
     int64_t tiles_n = divide_up(work->n, kernel->tile_n);
     if (tiles_m > INT32_MAX || tiles_n > INT32_MAX) {
@@ -214,38 +206,27 @@ carat_status transpose_launch(struct cuda_device *device, const struct elementwi
 
 /* ---- One given row, for the command line and the bench -------------------------------------- */
 
-static int layout_of(const struct problem *problem)
+static carat_status row_check(struct cuda_device *device, const struct kernel *kernel,
+                              const struct problem *problem, const void *a, const void *b)
 {
-    if (problem->trans_a) {
-        return problem->trans_b ? LAYOUT_TT : LAYOUT_TN;
+    CARAT_TRY(cuda_kernel_check(&device->base, kernel));
+    bool suits;
+    if (kernel->operation == OPERATION_LADDER) {
+        suits = kernel->element == (int)problem->type_ab && !problem->trans_a && !problem->trans_b &&
+                problem->batch == 1;
+    } else {
+        suits = kernel_multiplies(kernel, &device->base.traits, problem);
     }
-    return problem->trans_b ? LAYOUT_NT : LAYOUT_NN;
-}
-
-static carat_status row_check(const struct kernel *kernel, const struct problem *problem, const void *a,
-                              const void *b)
-{
-    bool ladder = kernel->operation == OPERATION_LADDER;
-    struct extent extent_a = problem_extent_a(problem);
-    struct extent extent_b = problem_extent_b(problem);
-    if (!ladder && kernel->operation != OPERATION_GEMM) {
-        return fail(CARAT_UNSUPPORTED, "kernel %s is no product", kernel->name);
-    }
-    if (kernel->element != (int)problem->type_ab) {
-        return fail(CARAT_UNSUPPORTED, "kernel %s is not for %s", kernel->name,
-                    carat_type_name(problem->type_ab));
-    }
-    if (ladder && (layout_of(problem) != LAYOUT_NN || problem->batch != 1)) {
-        return fail(CARAT_UNSUPPORTED, "kernel %s is of the ladder: it takes no transpose and no batch",
-                    kernel->name);
-    }
-    if (!ladder && kernel->layout != LAYOUT_ANY && kernel->layout != layout_of(problem)) {
-        return fail(CARAT_UNSUPPORTED, "kernel %s is for another layout", kernel->name);
-    }
-    if (!matrix_is_aligned(kernel, a, &extent_a) || !matrix_is_aligned(kernel, b, &extent_b)) {
+    if (!suits) {
         return fail(CARAT_UNSUPPORTED,
-                    "kernel %s wants A and B, their columns and problems aligned to %d bytes", kernel->name,
-                    kernel->alignment);
+                    "kernel %s does not multiply %s, op %c by op %c, k %" PRId64 ", lda %" PRId64
+                    ", ldb %" PRId64 ", batch %" PRId64 " (column-major)",
+                    kernel->name, carat_type_name(problem->type_ab), problem->trans_a ? 'T' : 'N',
+                    problem->trans_b ? 'T' : 'N', problem->k, problem->lda, problem->ldb, problem->batch);
+    }
+    if (!kernel_takes_address(kernel, a) || !kernel_takes_address(kernel, b)) {
+        return fail(CARAT_UNSUPPORTED, "kernel %s wants A and B to begin at multiples of %d bytes: %p, %p",
+                    kernel->name, kernel->alignment, a, b);
     }
     return CARAT_OK;
 }
@@ -254,15 +235,12 @@ static carat_status row_run(struct cuda_device *device, const struct kernel *ker
                             const struct problem *problem, const struct operands *operands, CUstream stream)
 {
     carat_type scalar_type = carat_scalar_type(problem->type_ab);
+    CARAT_TRY(row_check(device, kernel, problem, operands->a, operands->b));
     struct device_operands on_device = {
         .a = operands->a, .b = operands->b, .c = operands->c, .d = operands->d};
+    int64_t tile_k = kernel->tile_k > 0 ? kernel->tile_k : 1;
     struct plan plan = {
-        .problem = *problem,
-        .parts = 1,
-        .k_per_part = divide_up(problem->k, kernel->tile_k > 0 ? kernel->tile_k : 1) *
-                      (kernel->tile_k > 0 ? kernel->tile_k : 1),
-    };
-    CARAT_TRY(row_check(kernel, problem, operands->a, operands->b));
+        .problem = *problem, .parts = 1, .k_per_part = divide_up(problem->k, tile_k) * tile_k};
     CARAT_TRY(scalar_of(device, "alpha", scalar_type, operands->alpha, &on_device.alpha));
     CARAT_TRY(scalar_of(device, "beta", scalar_type, operands->beta, &on_device.beta));
     return multiply_launch(device, &plan, kernel, &on_device, 0, stream);
