@@ -285,10 +285,10 @@ static __device__ inline void multiply(accumulator sum[THREAD_N][THREAD_M], cons
 
 /* Stores the thread's sums: to D through alpha and beta, or bare to the partial sums of a split k. */
 static __device__ inline void store(const gemm_arguments *arguments, const block_share *share,
-                                    accumulator sum[THREAD_N][THREAD_M], int row, int column,
-                                    accumulator alpha)
+                                    accumulator sum[THREAD_N][THREAD_M], int row, int column)
 {
     int split = arguments->parts > 1;
+    accumulator alpha = scalar_value(arguments->alpha);
     accumulator beta = scalar_value(arguments->beta);
     accumulator *partials = (accumulator *)arguments->partials +
                             (share->problem * arguments->parts + share->part) * arguments->m * arguments->n;
@@ -315,9 +315,13 @@ KERNEL __launch_bounds__(THREADS_X, MIN_BLOCKS) KERNEL_NAME(const gemm_arguments
     __shared__ __align__(16) tile_a_type tile_a[2];
     __shared__ __align__(16) tile_b_type tile_b[2];
 
+    __shared__ block_share share_of_all;
+
     block_share share = share_of_block(&arguments, BAND);
-    accumulator alpha = scalar_value(arguments.alpha);
-    int64_t k_end = alpha == 0 ? share.k_begin : share.k_end;
+    if (threadIdx.x == 0) {
+        share_of_all = share;
+    }
+    int64_t k_end = scalar_value(arguments.alpha) == 0 ? share.k_begin : share.k_end;
 
     strip a = strip_of((const element *)arguments.a + share.problem * arguments.stride_a, arguments.lda,
                        share.row, arguments.m, share.k_begin, TILE_M, arguments.trans_a != 0);
@@ -334,9 +338,9 @@ KERNEL __launch_bounds__(THREADS_X, MIN_BLOCKS) KERNEL_NAME(const gemm_arguments
     piece pieces_b[PIECES_B];
     accumulator sum[THREAD_N][THREAD_M] = {{0}};
     int now = 0;
-    for (int64_t k = share.k_begin - TILE_K; k < k_end; k += TILE_K) {
-        /* The first round only fetches. */
-        int64_t left = k_end - k - TILE_K;
+    int stowed = 0;                       /* tiles `now` hold something to multiply */
+    int64_t left = k_end - share.k_begin; /* k that nobody has fetched */
+    do {
         if (whole && left >= TILE_K) {
             fetch(pieces_a, PIECES_A, &a, TILE_M, TILE_M, TILE_K);
             fetch(pieces_b, PIECES_B, &b, TILE_N, TILE_N, TILE_K);
@@ -347,15 +351,17 @@ KERNEL __launch_bounds__(THREADS_X, MIN_BLOCKS) KERNEL_NAME(const gemm_arguments
         }
         advance(&a);
         advance(&b);
-        if (k >= share.k_begin) {
+        if (stowed) {
             multiply(sum, tile_a[now], tile_b[now], row, column);
         }
-        if (left > 0) {
+        stowed = left > 0;
+        if (stowed) {
             now ^= 1;
             stow(&tile_a[now][0][0], pieces_a, PIECES_A, &a, TILE_M);
             stow(&tile_b[now][0][0], pieces_b, PIECES_B, &b, TILE_N);
         }
+        left -= TILE_K;
         __syncthreads();
-    }
-    store(&arguments, &share, sum, row, column, alpha);
+    } while (stowed);
+    store(&arguments, &share_of_all, sum, row, column);
 }
