@@ -1,0 +1,341 @@
+"""End-to-end tests of the commands that measure: bench, ladder, verify, ceiling, explain, and scripts/gpu.
+
+CARAT_PROGRAM is a program whose kernels the stand-in driver CARAT_STANDIN runs; so the whole flow of a GPU is
+there, at tiny sizes and absurd speeds.
+"""
+
+import json
+import os
+import shutil
+import stat
+import subprocess
+import tempfile
+import unittest
+
+PROGRAM = os.environ["CARAT_PROGRAM"]
+SOURCE = os.environ["CARAT_SOURCE"]
+STANDIN = os.environ["CARAT_STANDIN"]
+WRONG_CBLAS = os.environ["CARAT_WRONG_CBLAS"]
+GPU_CHECK = os.environ["CARAT_GPU_CHECK"]
+
+FIELDS = (
+    "dtype layout m n k batch contender accuracy time_us graph_time_us tflops share_of_ceiling plan sm_clock_mhz "
+    "power_w error ratio"
+).split()
+
+CEILINGS = {
+    "ceilings": [
+        {"name": "ceiling_ffma", "unit": "TFLOP/s", "value": 0.01},
+        {"name": "ceiling_dmma", "unit": "TFLOP/s", "value": 0.01},
+        {"name": "ceiling_copy", "unit": "GB/s", "value": 1.0},
+    ]
+}
+
+SHAPES = """# a comment
+f32 NN 20 12 16
+f64 TT 9 10 11 2
+bf16 NT 16 16 16
+s8 TN 8 12 4
+e4m3 NN 10 10 10
+"""
+
+
+class Case(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.mkdtemp()
+        self.addCleanup(shutil.rmtree, self.folder)
+        self.ceilings = self.write("ceiling.json", json.dumps(CEILINGS))
+        self.shapes = self.write("shapes.txt", SHAPES)
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+    def write(self, name, text):
+        with open(self.path(name), "w", encoding="utf-8") as file:
+            file.write(text)
+        return self.path(name)
+
+    def read(self, name):
+        with open(self.path(name), encoding="utf-8") as file:
+            return file.read()
+
+    def run_carat(self, *arguments, device=True, code=0, path=None):
+        environment = dict(os.environ, CARAT_DRIVER_LIBRARY=STANDIN if device else "/nonexistent/libcuda.so")
+        if path is not None:
+            environment["PATH"] = path
+        done = subprocess.run([PROGRAM, *arguments], capture_output=True, text=True, env=environment, timeout=600)
+        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+        return done
+
+    def lines(self, name):
+        return [json.loads(line) for line in self.read(name).splitlines()]
+
+
+class Bench(Case):
+    def bench(self, *arguments, **keywords):
+        return self.run_carat(
+            "bench", "--time-limit", "0.02", "--repeat", "3", "--json", self.path("out.json"), *arguments, **keywords
+        )
+
+    def test_a_line_a_case_and_contender(self):
+        done = self.bench("--shapes", self.shapes, "--against", "openblas", "--ceilings", self.ceilings)
+        head, *lines = self.lines("out.json")
+        self.assertEqual(head["kind"], "head")
+        self.assertIn("Stand-in", head["device"])
+        self.assertEqual(set(head["contenders"]), {"carat", "openblas"})
+        results = [line for line in lines if line["kind"] == "result"]
+        self.assertEqual(len(results), 8)
+        for line in results:
+            for field in FIELDS:
+                self.assertIn(field, line)
+            self.assertEqual(line["outcome"], "timed")
+            self.assertGreater(line["time_us"], 0)
+            self.assertLess(line["error"], 0.01)
+        self.assertEqual(results[2]["batch"], 2)
+        self.assertEqual([line["dtype"] for line in results[::2]], ["f32", "f64", "bf16", "s8"])
+        (skipped,) = [line for line in lines if line["kind"] == "skipped"]
+        self.assertEqual(skipped["dtype"], "e4m3")
+        self.assertIn("geometric mean", done.stdout)
+        self.assertIn("skipped 1 times: all: Carat has no type e4m3", done.stdout)
+
+    def test_graphs_are_timed_where_there_is_time(self):
+        self.bench("--shapes", self.shapes, "--ceilings", self.ceilings, "--filter", "s8", "--time-limit", "30",
+                   "--against", "openblas")
+        timed = {line["contender"]: line for line in self.lines("out.json") if line["kind"] == "result"}
+        self.assertGreater(timed["carat"]["graph_time_us"], 0)
+        self.assertIsNone(timed["openblas"]["graph_time_us"])
+        self.assertEqual(timed["carat"]["dtype"], "s8")
+
+    def test_who_is_wrong_gets_no_time(self):
+        done = self.bench("--shapes", self.shapes, "--device", "cpu", "--against", "blas:" + WRONG_CBLAS,
+                          "--filter", "f32", code=1)
+        by_name = {line["contender"]: line for line in self.lines("out.json") if line["kind"] == "result"}
+        wrong = by_name["blas:" + WRONG_CBLAS]
+        self.assertEqual(wrong["outcome"], "wrong")
+        self.assertIsNone(wrong["time_us"])
+        self.assertIsNone(wrong["tflops"])
+        self.assertIn("D(19, 11)", wrong["reason"])
+        self.assertEqual(by_name["carat"]["outcome"], "timed")
+        self.assertIn("wrong", done.stdout)
+
+    def test_without_a_device(self):
+        done = self.bench("--shapes", self.shapes, "--against", "cublas,openblas", device=False)
+        self.assertIn("without cublas", done.stderr)
+        self.assertIn("skipped 1 times: cublas", done.stdout)
+        self.bench("--shapes", self.shapes, "--device", "cuda", device=False, code=1)
+
+    def test_memory(self):
+        done = self.run_carat("bench", "--memory", "--size", "70", "--time-limit", "0.01", "--json", self.path("m.json"))
+        head, *lines = self.lines("m.json")
+        self.assertEqual(head["kind"], "head")
+        pairs = {(line["operation"], line["dtype"]) for line in lines}
+        for dtype in ("f32", "f64", "f16", "bf16", "s32", "s8"):
+            self.assertIn(("transpose", dtype), pairs)
+            self.assertEqual(("scale_add", dtype) in pairs, dtype[0] != "s")
+        for line in lines:
+            self.assertEqual(line["outcome"], "timed", done.stdout)
+            self.assertGreater(line["gb_per_s"], 0)
+
+    def test_host(self):
+        self.run_carat("bench", "--host", "--size", "64", "--json", self.path("h.json"))
+        _, *lines = self.lines("h.json")
+        self.assertEqual([line["memory"] for line in lines], ["pinned", "pageable"])
+        for line in lines:
+            self.assertEqual(line["outcome"], "timed")
+            self.assertGreater(line["over_larger"], 0)
+
+    def test_wrong_usage(self):
+        for arguments in (
+            [],
+            ["--shapes", self.shapes, "--memory"],
+            ["--memory", "--host"],
+            ["--shapes", self.shapes, "--device", "tpu"],
+            ["--shapes", self.shapes, "--against", "mkl"],
+            ["--shapes", self.shapes, "--time-limit", "0"],
+            ["--shapes", self.shapes, "--repeat", "0"],
+            ["--nonsense"],
+        ):
+            self.run_carat("bench", *arguments, code=2)
+        bad = self.write("bad.txt", "f32 NN 1 1 1\nf32 QQ 1 1 1\n")
+        done = self.bench("--shapes", bad, code=1)
+        self.assertIn("bad.txt:2", done.stderr)
+        self.bench("--shapes", "/nonexistent", code=1)
+        self.bench("--shapes", self.shapes, "--ceilings", self.shapes, code=1)
+        self.run_carat("bench", "--shapes", self.shapes, "--json", "/nonexistent/out.json", code=1)
+
+
+class Ladder(Case):
+    def ladder(self, *arguments, **keywords):
+        return self.run_carat("ladder", "--time-limit", "0.01", "--ceilings", self.ceilings, *arguments, **keywords)
+
+    def test_every_rung(self):
+        done = self.ladder("--sizes", "16,33", "--transfers", "--json", self.path("l.json"))
+        document = json.loads(self.read("l.json"))
+        self.assertEqual(document["dtype"], "f32")
+        rungs = {result["rung"] for result in document["results"]}
+        self.assertEqual(rungs, set(range(10)))  # 0: the CPU's BLAS
+        for result in document["results"]:
+            self.assertEqual(result["outcome"], "timed", result)
+            self.assertIn(result["size"], (16, 33))
+            if result["rung"]:
+                for field in ("gflops", "share_of_ceiling", "first_call_us", "speedup_over_plain", "speedup_over_blas",
+                              "with_copies_us", "traffic_bytes", "intensity"):
+                    self.assertGreater(result[field], 0, field)
+                self.assertLess(result["error"], 1e-5)
+                self.assertFalse(result["plain_extrapolated"])
+            if result["rung"] > 1:
+                self.assertGreater(result["gain"], 0)
+        self.assertIn("does not beat", done.stdout)
+
+    def test_other_types_have_some_rungs(self):
+        self.ladder("--type", "f64", "--size", "16", "--no-cpu", "--json", self.path("l.json"))
+        document = json.loads(self.read("l.json"))
+        self.assertTrue({4, 9} <= {result["rung"] for result in document["results"]})
+
+    def test_plots_are_drawn_and_drawn_again(self):
+        self.ladder("--sizes", "16,32", "--rungs", "1,3,9", "--no-cpu", "--json", self.path("l.json"),
+                    "--plot", self.path("p.svg"), "--roofline", self.path("r.svg"))
+        for name in ("p.svg", "r.svg"):
+            text = self.read(name)
+            self.assertIn("<svg", text)
+            self.assertIn("</svg>", text)
+            self.assertIn("strip", text)
+        self.run_carat("ladder", "--from", self.path("l.json"), "--plot", self.path("p2.svg"), "--roofline",
+                       self.path("r2.svg"), device=False)
+        self.assertEqual(self.read("p.svg"), self.read("p2.svg"))
+        self.assertEqual(self.read("r.svg"), self.read("r2.svg"))
+        done = self.run_carat("ladder", "--from", self.path("l.json"), "--plot", self.path("p3.svg"), code=1,
+                              path="/nonexistent")
+        self.assertIn("gnuplot is not installed", done.stderr)
+        self.run_carat("ladder", "--from", self.shapes, "--plot", self.path("p3.svg"), code=1)
+        self.run_carat("ladder", "--from", self.path("l.json"), code=2)
+
+    def test_a_slow_rung_is_left_out_and_said_so(self):
+        done = self.ladder("--sizes", "16,32", "--rungs", "1", "--no-cpu", "--call-limit", "0.000001", "--json",
+                           self.path("l.json"))
+        results = json.loads(self.read("l.json"))["results"]
+        self.assertEqual([result["outcome"] for result in results], ["timed", "skipped"])
+        self.assertIn("one product would take", results[1]["reason"])
+        self.assertIn("1 skipped", done.stdout)
+
+    def test_without_a_device(self):
+        done = self.run_carat("ladder", device=False)
+        self.assertIn("skipped: no CUDA device", done.stdout)
+        self.assertIn("rungs at 8 sizes not run", done.stdout)
+
+    def test_wrong_usage(self):
+        for arguments in (["--sizes", "x"], ["--size", "0"], ["--type", "f8"], ["--rungs", "one"],
+                          ["--time-limit", "0"], ["extra"]):
+            self.run_carat("ladder", *arguments, code=2)
+
+
+class Verify(Case):
+    def test_every_kernel(self):
+        done = self.run_carat("verify", "--size", "12", "--deepest", "64", "--json", self.path("v.json"))
+        document = json.loads(self.read("v.json"))
+        results = document["results"]
+        names = {result["contender"] for result in results}
+        self.assertIn("carat", names)
+        self.assertIn("ladder_5_kahan", names)
+        self.assertGreater(len(names), 20)
+        for result in results:
+            self.assertIn(result["outcome"], ("right", "skipped"), result)
+        exact = [r for r in results if r["family"] == "integers" and r["outcome"] == "right" and r["dtype"] in ("f32", "f64")]
+        self.assertTrue(exact)
+        self.assertTrue(all(result["error"] == 0 for result in exact))
+        self.assertIn(", 0 wrong", done.stdout)
+
+    def test_on_the_cpu(self):
+        self.run_carat("verify", "--size", "40", "--deepest", "256", "--type", "f32", device=False)
+
+    def test_wrong_usage(self):
+        for arguments in (["--type", "x"], ["--size", "0"], ["--kernel", "none"], ["--device", "x"], ["extra"]):
+            self.run_carat("verify", *arguments, code=2)
+
+
+class Others(Case):
+    def test_ceiling_without_a_device(self):
+        self.assertIn("skipped: no CUDA device", self.run_carat("ceiling", device=False).stdout)
+        self.run_carat("ceiling", "--seconds", "0", code=2)
+
+    def test_explain(self):
+        done = self.run_carat("explain", "--layout", "TN", "24", "20", "16", "--measure")
+        self.assertIn("f32 TN 24 x 20 x 16 on Stand-in", done.stdout)
+        self.assertIn("chosen", done.stdout)
+        self.assertIn("simt_f32_32x32", done.stdout)
+        self.assertIn("OpenBLAS", self.run_carat("explain", "24", "20", "16", device=False).stdout)
+        for arguments in (["1", "2"], ["1", "2", "x"], ["--layout", "QQ", "1", "1", "1"], ["--type", "x", "1", "1", "1"],
+                          ["--device", "x", "1", "1", "1"]):
+            self.run_carat("explain", *arguments, code=2)
+
+    def test_help_names_every_option(self):
+        for command in ("bench", "ladder", "verify", "ceiling", "explain"):
+            done = self.run_carat(command, "--help")
+            self.assertTrue(done.stdout.startswith("Usage: carat " + command))
+            with open(os.path.join(SOURCE, "cli", command + ".c"), encoding="utf-8") as file:
+                text = file.read()
+            for option in text.split('.name = "--')[1:]:
+                self.assertIn("--" + option.split('"')[0], done.stdout)
+
+
+class Script(Case):
+    def setUp(self):
+        super().setUp()
+        self.build = self.path("build")
+        os.makedirs(os.path.join(self.build, "cli"))
+        os.makedirs(os.path.join(self.build, "tests/gpu"))
+        os.symlink(PROGRAM, os.path.join(self.build, "cli/carat"))
+
+    def run_script(self, *arguments, device=True, code=0):
+        environment = dict(os.environ, CARAT_DRIVER_LIBRARY=STANDIN if device else "/nonexistent/libcuda.so")
+        done = subprocess.run([os.path.join(SOURCE, "scripts/gpu"), *arguments, self.build], capture_output=True,
+                              text=True, env=environment, timeout=600)
+        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+        return done.stdout
+
+    def put_check(self, text):
+        path = os.path.join(self.build, "tests/gpu/gpu_check")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write("#!/bin/sh\n" + text + "\n")
+        os.chmod(path, os.stat(path).st_mode | stat.S_IXUSR)
+
+    def test_without_a_device(self):
+        self.assertIn("skipped: 9 steps", self.run_script(device=False))
+        self.assertIn("skipped: 2 steps", self.run_script("--only", "check,bench", device=False))
+
+    def test_steps_run_and_are_counted(self):
+        self.put_check("echo checked")
+        text = self.run_script("--only", "check,ladder", "--sizes", "16", "--out", self.folder)
+        self.assertIn("checked", text)
+        self.assertIn("3 ran, 0 failed (), 2 skipped", text)  # gpu_gemm and gpu_elementwise are not there
+        self.assertEqual(json.loads(self.read("ladder_f32.json"))["dtype"], "f32")
+        self.assertEqual(json.loads(self.read("ladder_f64.json"))["dtype"], "f64")
+
+    def test_a_failing_step_is_said_and_counted(self):
+        self.put_check("exit 3")
+        text = self.run_script("--only", "check", "--out", self.folder, code=1)
+        self.assertIn("FAILED with exit code 3", text)
+        self.assertIn("1 failed (check)", text)
+
+    def test_time_runs_out(self):
+        self.put_check("sleep 600")
+        text = self.run_script("--only", "check,host", "--minutes", "0", "--out", self.folder)
+        self.assertIn("no time left of 0 minutes", text)
+
+    def test_wrong_usage(self):
+        self.run_script("--only", "nothing", code=2)
+        self.run_script("--nonsense", code=2)
+        os.remove(os.path.join(self.build, "cli/carat"))
+        self.run_script(code=2)
+
+
+class OnAnyMachine(Case):
+    def test_the_check_of_a_device_skips_without_one(self):
+        environment = dict(os.environ, CARAT_DRIVER_LIBRARY="/nonexistent/libcuda.so")
+        done = subprocess.run([GPU_CHECK], capture_output=True, text=True, env=environment, timeout=60)
+        self.assertEqual(done.returncode, 0)
+        self.assertIn("skipped: no CUDA device", done.stdout)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
