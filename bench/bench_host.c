@@ -97,30 +97,24 @@ static void tile_memory(void *pointer, const float *tile, int64_t count)
 }
 
 /* times[0] is the first call's. */
-static carat_status run_products(
-    struct place *place,
-    const carat_gemm_problem *problem,
-    void *const *matrices,
-    double *times)
+static carat_status run_products(struct place *place, const carat_gemm_problem *problem,
+                                 void *const *matrices, double *times)
 {
     float one = 1;
     float zero = 0;
     carat_run how = {.stream = place->stream};
     for (int i = 0; i < RUNS; i++) {
         double begin = now_seconds();
-        CARAT_TRY(carat_gemm(place->context, problem, &one, matrices[0], matrices[1], &zero, NULL, matrices[2], &how));
+        CARAT_TRY(carat_gemm(place->context, problem, &one, matrices[0], matrices[1], &zero, NULL,
+                             matrices[2], &how));
         times[i] = now_seconds() - begin;
     }
     return CARAT_OK;
 }
 
-static carat_status run_case(
-    struct stage *stage,
-    const struct host_case *host,
-    const carat_gemm_problem *problem,
-    const float *tile,
-    double *times,
-    struct verdict *verdict)
+static carat_status run_case(struct stage *stage, const struct host_case *host,
+                             const carat_gemm_problem *problem, const float *tile, double *times,
+                             struct verdict *verdict)
 {
     struct place *place = &stage->place;
     int64_t count = problem->m * problem->n;
@@ -151,26 +145,22 @@ static carat_status run_case(
     return status;
 }
 
-static void report(
-    const struct host_case *host,
-    int64_t n,
-    const struct limits *limits,
-    const struct verdict *verdict,
-    double *times,
-    FILE *json,
-    FILE *table)
+static void report(const struct host_case *host, int64_t n, const struct limits *limits,
+                   const struct verdict *verdict, double *times, FILE *json, FILE *table)
 {
     double bytes = (double)n * (double)n * sizeof(float);
     double in_seconds = host->pinned ? 2 * bytes / limits->in_rate : 2 * bytes / STAGING_RATE;
     double out_seconds = host->pinned ? bytes / limits->out_rate : bytes / STAGING_RATE;
     /* Pinned memory is copied both ways at once; pageable memory is staged by one host. */
-    double copies = host->pinned ? (in_seconds > out_seconds ? in_seconds : out_seconds) : in_seconds + out_seconds;
+    double copies =
+        host->pinned ? (in_seconds > out_seconds ? in_seconds : out_seconds) : in_seconds + out_seconds;
     double floor = copies > limits->compute_seconds ? copies : limits->compute_seconds;
     double first = times[0];
     double later = median(times + 1, RUNS - 1);
     fprintf(table, "%-9s %s", host->name, verdict->right ? "" : "wrong: ");
     if (verdict->right) {
-        fprintf(table, "%8.1f ms (first %8.1f ms), %.3f of the larger of copies %.1f ms and compute %.1f ms\n",
+        fprintf(table,
+                "%8.1f ms (first %8.1f ms), %.3f of the larger of copies %.1f ms and compute %.1f ms\n",
                 later * 1e3, first * 1e3, later / floor, copies * 1e3, limits->compute_seconds * 1e3);
     } else {
         fprintf(table, "%s\n", verdict->why);
@@ -178,8 +168,8 @@ static void report(
     if (!json) {
         return;
     }
-    json_t *line = json_pack("{s:s, s:s, s:s, s:I, s:s}", "kind", "host", "memory", host->name, "dtype", "f32", "n",
-                             (json_int_t)n, "outcome", verdict->right ? "timed" : "wrong");
+    json_t *line = json_pack("{s:s, s:s, s:s, s:I, s:s}", "kind", "host", "memory", host->name, "dtype",
+                             "f32", "n", (json_int_t)n, "outcome", verdict->right ? "timed" : "wrong");
     json_object_set_new(line, "time_us", json_known(verdict->right ? later * 1e6 : 0));
     json_object_set_new(line, "first_call_us", json_known(verdict->right ? first * 1e6 : 0));
     json_object_set_new(line, "copy_in_us", json_known(in_seconds * 1e6));
@@ -193,7 +183,8 @@ static void report(
     json_decref(line);
 }
 
-static carat_status measure_limits(struct stage *stage, const carat_gemm_problem *problem, struct limits *limits)
+static carat_status measure_limits(struct stage *stage, const carat_gemm_problem *problem,
+                                   struct limits *limits)
 {
     struct place *place = &stage->place;
     CARAT_TRY(compute_seconds(stage, problem, &limits->compute_seconds));
@@ -233,8 +224,9 @@ int bench_host(struct stage *stage, int64_t n, FILE *json, FILE *table)
         status = measure_limits(stage, &problem, &limits);
     }
     if (status == CARAT_OK) {
-        fprintf(table, "%s, f32 %lld x %lld x %lld; link %.1f GB/s in, %.1f GB/s out\n", stage->place.info.name,
-                (long long)n, (long long)n, (long long)n, limits.in_rate * 1e-9, limits.out_rate * 1e-9);
+        fprintf(table, "%s, f32 %lld x %lld x %lld; link %.1f GB/s in, %.1f GB/s out\n",
+                stage->place.info.name, (long long)n, (long long)n, (long long)n, limits.in_rate * 1e-9,
+                limits.out_rate * 1e-9);
     }
     bool right = true;
     for (int i = 0; i < 2 && status == CARAT_OK; i++) {

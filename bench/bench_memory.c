@@ -46,15 +46,15 @@ static carat_status run_walk(void *context, int i)
     float scale = (float)SCALE;
     float shift = (float)SHIFT;
     bool wide = walk->type == CARAT_F64;
-    return carat_scale_add(carat, CARAT_COLUMN_MAJOR, walk->type, n, n, wide ? (const void *)&SCALE : &scale, walk->a,
-                           n, wide ? (const void *)&SHIFT : &shift, walk->b, n, &how);
+    return carat_scale_add(carat, CARAT_COLUMN_MAJOR, walk->type, n, n, wide ? (const void *)&SCALE : &scale,
+                           walk->a, n, wide ? (const void *)&SHIFT : &shift, walk->b, n, &how);
 }
 
 /* Compares entries at random places with what they should be; "" in why where all are right. */
 static void compare(const struct walk *walk, const void *tile, const void *b, char *why, size_t why_size)
 {
-    static const double least[] = {[CARAT_F32] = 0x1p-23, [CARAT_F64] = 0x1p-52, [CARAT_F16] = 0x1p-10,
-                                   [CARAT_BF16] = 0x1p-7};
+    static const double least[] = {
+        [CARAT_F32] = 0x1p-23, [CARAT_F64] = 0x1p-52, [CARAT_F16] = 0x1p-10, [CARAT_BF16] = 0x1p-7};
     uint64_t state = 1;
     why[0] = 0;
     for (int sample = 0; sample < SAMPLES; sample++) {
@@ -67,7 +67,8 @@ static void compare(const struct walk *walk, const void *tile, const void *b, ch
         double wanted = walk->way == WAY_SCALE_ADD ? fma(SCALE, from, SHIFT) : from;
         double allowed = walk->way == WAY_SCALE_ADD ? least[walk->type] * fabs(wanted) : 0;
         if (!(fabs(got - wanted) <= allowed)) {
-            snprintf(why, why_size, "(%lld, %lld) is %.9g, not %.9g", (long long)i, (long long)j, got, wanted);
+            snprintf(why, why_size, "(%lld, %lld) is %.9g, not %.9g", (long long)i, (long long)j, got,
+                     wanted);
             return;
         }
     }
@@ -97,13 +98,8 @@ static carat_status check(struct walk *walk, const void *tile, char *why, size_t
     return status;
 }
 
-static carat_status time_walks(
-    struct timer *timer,
-    struct walk *walks,
-    int count,
-    double seconds,
-    double *median_seconds,
-    struct reading *readings)
+static carat_status time_walks(struct timer *timer, struct walk *walks, int count, double seconds,
+                               double *median_seconds, struct reading *readings)
 {
     double times[3][MOST_ROUNDS];
     double warm = 0;
@@ -125,16 +121,8 @@ static carat_status time_walks(
     return CARAT_OK;
 }
 
-static carat_status bench_type(
-    struct stage *stage,
-    carat_type type,
-    int64_t n,
-    double seconds,
-    FILE *json,
-    FILE *table,
-    const void *tile,
-    struct walk *walks,
-    int *wrong)
+static carat_status bench_type(struct stage *stage, carat_type type, int64_t n, double seconds, FILE *json,
+                               FILE *table, const void *tile, struct walk *walks, int *wrong)
 {
     static const char *const names[] = {"copy", "scale_add", "transpose"};
     int count = 3;
@@ -164,8 +152,9 @@ static carat_status bench_type(
                     medians[i] * 1e6, rate, copy / medians[i] * 100);
         }
         if (json) {
-            json_t *line = json_pack("{s:s, s:s, s:s, s:I, s:s}", "kind", "memory", "operation", names[i], "dtype",
-                                     carat_type_name(type), "n", (json_int_t)n, "outcome", why[i][0] ? "wrong" : "timed");
+            json_t *line = json_pack("{s:s, s:s, s:s, s:I, s:s}", "kind", "memory", "operation", names[i],
+                                     "dtype", carat_type_name(type), "n", (json_int_t)n, "outcome",
+                                     why[i][0] ? "wrong" : "timed");
             json_object_set_new(line, "time_us", json_known(why[i][0] ? 0 : medians[i] * 1e6));
             json_object_set_new(line, "gb_per_s", json_known(why[i][0] ? 0 : rate));
             json_object_set_new(line, "share_of_copy", json_known(why[i][0] ? 0 : copy / medians[i]));
@@ -179,14 +168,8 @@ static carat_status bench_type(
 }
 
 /* One type, with its memory. */
-static carat_status run_type(
-    struct stage *stage,
-    carat_type type,
-    int64_t n,
-    double seconds,
-    FILE *json,
-    FILE *table,
-    int *wrong)
+static carat_status run_type(struct stage *stage, carat_type type, int64_t n, double seconds, FILE *json,
+                             FILE *table, int *wrong)
 {
     struct place *place = &stage->place;
     size_t bytes = (size_t)(n * n) * carat_type_size(type);
@@ -224,8 +207,8 @@ int bench_memory(struct stage *stage, int64_t n, double seconds, FILE *json, FIL
         report_line(json, head);
         json_decref(head);
     }
-    fprintf(table, "%s, %lld x %lld, read and written; share of the device's own copy\n", stage->place.info.name,
-            (long long)n, (long long)n);
+    fprintf(table, "%s, %lld x %lld, read and written; share of the device's own copy\n",
+            stage->place.info.name, (long long)n, (long long)n);
     for (int type = CARAT_F32; type <= CARAT_S8; type++) {
         if (run_type(stage, (carat_type)type, n, seconds, json, table, &wrong) != CARAT_OK) {
             fprintf(stderr, "carat bench: %s: %s\n", carat_type_name((carat_type)type), carat_last_message());

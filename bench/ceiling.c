@@ -47,15 +47,16 @@ static carat_status run_load(void *context, int i)
     if (!load->row) {
         return carat_copy(load->place->context, load->to, load->from, load->bytes, load->place->stream);
     }
-    return cuda_launch(load->place->device, load->row, load->blocks, &load->arguments, sizeof(load->arguments),
-                       load->place->stream);
+    return cuda_launch(load->place->device, load->row, load->blocks, &load->arguments,
+                       sizeof(load->arguments), load->place->stream);
 }
 
 /*
  * Keeps the device busy for `seconds` in regions of about a twentieth of that, and takes the median rate of
  * the regions in the second half, when clocks and power have settled.
  */
-static carat_status sustained_rate(struct timer *timer, struct load *load, double seconds, struct ceiling *ceiling)
+static carat_status sustained_rate(struct timer *timer, struct load *load, double seconds,
+                                   struct ceiling *ceiling)
 {
     enum { MOST_REGIONS = 200 };
     double times[MOST_REGIONS];
@@ -78,18 +79,16 @@ static carat_status sustained_rate(struct timer *timer, struct load *load, doubl
 }
 
 /* An instruction loop's rounds are doubled until one launch takes some 5 ms. */
-static carat_status measure_instructions(
-    struct timer *timer,
-    struct load *load,
-    const struct buffers *buffers,
-    double seconds,
-    struct ceiling *ceiling)
+static carat_status measure_instructions(struct timer *timer, struct load *load,
+                                         const struct buffers *buffers, double seconds,
+                                         struct ceiling *ceiling)
 {
     const struct kernel *row = load->row;
     int blocks = timer->place->info.multiprocessors * (row->min_blocks > 0 ? row->min_blocks : 1);
     double threads = (double)blocks * kernel_threads(row);
     if (threads * 8 > (double)buffers->bytes) {
-        return fail(CARAT_INVALID_ARGUMENT, "buffers of %zu bytes are too small for the ceilings", buffers->bytes);
+        return fail(CARAT_INVALID_ARGUMENT, "buffers of %zu bytes are too small for the ceilings",
+                    buffers->bytes);
     }
     load->blocks = (uint32_t)blocks;
     load->arguments = (ceiling_arguments){.from = buffers->from, .to = buffers->to, .count = 16};
@@ -106,12 +105,8 @@ static carat_status measure_instructions(
     return sustained_rate(timer, load, seconds, ceiling);
 }
 
-static carat_status measure_traffic(
-    struct timer *timer,
-    struct load *load,
-    const struct buffers *buffers,
-    double seconds,
-    struct ceiling *ceiling)
+static carat_status measure_traffic(struct timer *timer, struct load *load, const struct buffers *buffers,
+                                    double seconds, struct ceiling *ceiling)
 {
     const struct kernel *row = load->row;
     int64_t count = (int64_t)(buffers->bytes / (size_t)row->element_bytes);
@@ -125,12 +120,8 @@ static carat_status measure_traffic(
     return CARAT_OK;
 }
 
-static carat_status measure_row(
-    struct timer *timer,
-    const struct kernel *row,
-    const struct buffers *buffers,
-    double seconds,
-    struct ceilings *ceilings)
+static carat_status measure_row(struct timer *timer, const struct kernel *row, const struct buffers *buffers,
+                                double seconds, struct ceilings *ceilings)
 {
     bool traffic = row->element_bytes > 0;
     bool integers = row->element == ELEMENT_S32 || row->element == ELEMENT_S8;
@@ -149,7 +140,8 @@ static carat_status measure_row(
 }
 
 /* How often a stream of the smallest launches goes through: one block of an instruction loop of no rounds. */
-static carat_status measure_launch(struct timer *timer, const struct buffers *buffers, struct ceilings *ceilings)
+static carat_status measure_launch(struct timer *timer, const struct buffers *buffers,
+                                   struct ceilings *ceilings)
 {
     const struct kernel *row = NULL;
     for (int i = 0; i < carat_catalog_count && !row; i++) {
@@ -163,7 +155,8 @@ static carat_status measure_launch(struct timer *timer, const struct buffers *bu
     if (!row || !ceiling) {
         return CARAT_OK;
     }
-    struct load load = {.place = timer->place, .row = row, .blocks = 1, .arguments = {.to = buffers->to, .count = 0}};
+    struct load load = {
+        .place = timer->place, .row = row, .blocks = 1, .arguments = {.to = buffers->to, .count = 0}};
     double times[7];
     double warm = 0;
     CARAT_TRY(timer_region(timer, run_load, &load, 200, &warm, NULL));
@@ -174,15 +167,8 @@ static carat_status measure_launch(struct timer *timer, const struct buffers *bu
     return CARAT_OK;
 }
 
-static carat_status measure_copy(
-    struct timer *timer,
-    const char *name,
-    void *to,
-    const void *from,
-    size_t bytes,
-    double moved,
-    double seconds,
-    struct ceilings *ceilings)
+static carat_status measure_copy(struct timer *timer, const char *name, void *to, const void *from,
+                                 size_t bytes, double moved, double seconds, struct ceilings *ceilings)
 {
     struct ceiling *ceiling = add(ceilings, name, "GB/s");
     if (!ceiling) {
@@ -194,18 +180,16 @@ static carat_status measure_copy(
     return CARAT_OK;
 }
 
-static carat_status measure_links(
-    struct timer *timer,
-    const struct buffers *buffers,
-    double seconds,
-    struct ceilings *ceilings)
+static carat_status measure_links(struct timer *timer, const struct buffers *buffers, double seconds,
+                                  struct ceilings *ceilings)
 {
     size_t bytes = buffers->bytes < ((size_t)256 << 20) ? buffers->bytes : (size_t)256 << 20;
     double moved = (double)bytes;
     void *pinned = NULL;
     CARAT_TRY(carat_allocate(timer->place->context, CARAT_MEMORY_PINNED, bytes, &pinned));
     void *pageable = malloc(bytes);
-    carat_status status = pageable ? CARAT_OK : fail(CARAT_OUT_OF_HOST_MEMORY, "no memory for %zu bytes", bytes);
+    carat_status status =
+        pageable ? CARAT_OK : fail(CARAT_OUT_OF_HOST_MEMORY, "no memory for %zu bytes", bytes);
     if (status == CARAT_OK) {
         memset(pinned, 1, bytes);
         memset(pageable, 1, bytes);
@@ -229,11 +213,8 @@ static carat_status measure_links(
     return status == CARAT_OK ? released : status;
 }
 
-static carat_status measure_all(
-    struct timer *timer,
-    const struct buffers *buffers,
-    double seconds,
-    struct ceilings *ceilings)
+static carat_status measure_all(struct timer *timer, const struct buffers *buffers, double seconds,
+                                struct ceilings *ceilings)
 {
     for (int i = 0; i < carat_catalog_count; i++) {
         if (carat_catalog[i].operation == OPERATION_CEILING) {
@@ -306,10 +287,8 @@ const struct ceiling *ceilings_of_type(const struct ceilings *ceilings, carat_ty
     }
 }
 
-double ceilings_floor_seconds(
-    const struct ceilings *ceilings,
-    const carat_gemm_problem *problem,
-    const char **bound)
+double ceilings_floor_seconds(const struct ceilings *ceilings, const carat_gemm_problem *problem,
+                              const char **bound)
 {
     const struct ceiling *unit = ceilings_of_type(ceilings, problem->type_ab);
     const struct ceiling *memory = faster(find(ceilings, "ceiling_copy"), find(ceilings, "ceiling_read"));
@@ -333,7 +312,8 @@ json_t *ceilings_to_json(const struct ceilings *ceilings)
         json_object_set_new(item, "value", ceiling->value > 0 ? json_real(ceiling->value) : json_null());
         json_object_set_new(item, "sm_clock_mhz",
                             ceiling->sm_clock_mhz > 0 ? json_real(ceiling->sm_clock_mhz) : json_null());
-        json_object_set_new(item, "power_w", ceiling->power_w > 0 ? json_real(ceiling->power_w) : json_null());
+        json_object_set_new(item, "power_w",
+                            ceiling->power_w > 0 ? json_real(ceiling->power_w) : json_null());
         if (ceiling->reason[0]) {
             json_object_set_new(item, "skipped", json_string(ceiling->reason));
         }

@@ -13,9 +13,9 @@
 enum { MOST_CEILINGS = 24 };
 
 struct ceiling {
-    char name[48];     /* the row's name, or what the host measures: "launch", "host_to_device", ... */
-    char unit[16];     /* "TFLOP/s", "TOP/s", "GB/s", "us" */
-    double value;      /* 0: not measured, for the reason given */
+    char name[48]; /* the row's name, or what the host measures: "launch", "host_to_device", ... */
+    char unit[16]; /* "TFLOP/s", "TOP/s", "GB/s", "us" */
+    double value;  /* 0: not measured, for the reason given */
     char reason[160];
     double sm_clock_mhz;
     double power_w;
@@ -44,10 +44,8 @@ const struct ceiling *ceilings_of_type(const struct ceilings *ceilings, carat_ty
  * at the rate of the memory, whichever is longer; 0 where the ceilings are not known. bound, where not
  * NULL, is set to the name of the ceiling that binds.
  */
-double ceilings_floor_seconds(
-    const struct ceilings *ceilings,
-    const carat_gemm_problem *problem,
-    const char **bound);
+double ceilings_floor_seconds(const struct ceilings *ceilings, const carat_gemm_problem *problem,
+                              const char **bound);
 
 json_t *ceilings_to_json(const struct ceilings *ceilings);
 

@@ -28,11 +28,11 @@ struct contender_functions {
 
 struct contender {
     const struct contender_functions *functions;
-    struct place *place;   /* where it runs */
-    char name[96];         /* "carat", "cublas", ..., or the row's */
-    char version[128];     /* "" where the library has none */
-    const char *accuracy;  /* of its sums: "strict" */
-    char plan[400];        /* how it does the workload at hand, once prepared */
+    struct place *place;  /* where it runs */
+    char name[96];        /* "carat", "cublas", ..., or the row's */
+    char version[128];    /* "" where the library has none */
+    const char *accuracy; /* of its sums: "strict" */
+    char plan[400];       /* how it does the workload at hand, once prepared */
 };
 
 /* Each makes a contender, which contender_close() frees; NULL in *contender on failure. */

@@ -10,13 +10,11 @@
 
 enum { CBLAS_COLUMN_MAJOR = 102, CBLAS_NO_TRANSPOSE = 111, CBLAS_TRANSPOSE = 112 };
 
-typedef void sgemm(
-    int order, int op_a, int op_b, int m, int n, int k,
-    float alpha, const float *a, int lda, const float *b, int ldb, float beta, float *c, int ldc);
+typedef void sgemm(int order, int op_a, int op_b, int m, int n, int k, float alpha, const float *a, int lda,
+                   const float *b, int ldb, float beta, float *c, int ldc);
 
-typedef void dgemm(
-    int order, int op_a, int op_b, int m, int n, int k,
-    double alpha, const double *a, int lda, const double *b, int ldb, double beta, double *c, int ldc);
+typedef void dgemm(int order, int op_a, int op_b, int m, int n, int k, double alpha, const double *a, int lda,
+                   const double *b, int ldb, double beta, double *c, int ldc);
 
 struct blas_contender {
     struct contender head;

@@ -62,7 +62,8 @@ static carat_status run(struct contender *contender, const struct workload *work
     const void *b = workload_b(workload, set);
     void *d = workload_d(workload, set);
     if (self->row) {
-        struct operands operands = {.alpha = &self->one, .a = a, .b = b, .beta = &self->zero, .c = NULL, .d = d};
+        struct operands operands = {
+            .alpha = &self->one, .a = a, .b = b, .beta = &self->zero, .c = NULL, .d = d};
         return cuda_gemm_with(contender->place->device, self->row, &self->problem, &operands,
                               contender->place->stream);
     }
@@ -85,11 +86,8 @@ static void close_carat(struct contender *contender)
 
 static const struct contender_functions functions = {prepare, run, unprepare, close_carat};
 
-static carat_status open_contender(
-    struct place *place,
-    const char *name,
-    const struct kernel *row,
-    struct contender **contender)
+static carat_status open_contender(struct place *place, const char *name, const struct kernel *row,
+                                   struct contender **contender)
 {
     *contender = NULL;
     struct carat_contender *self = calloc(1, sizeof(*self));

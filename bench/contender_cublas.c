@@ -14,17 +14,14 @@
 #include "cuda/cuda.h"
 #include "status.h"
 
-typedef int gemm_ex(
-    void *handle, int op_a, int op_b, int m, int n, int k,
-    const void *alpha, const void *a, int type_a, int lda, const void *b, int type_b, int ldb,
-    const void *beta, void *c, int type_c, int ldc, int compute, int algorithm);
+typedef int gemm_ex(void *handle, int op_a, int op_b, int m, int n, int k, const void *alpha, const void *a,
+                    int type_a, int lda, const void *b, int type_b, int ldb, const void *beta, void *c,
+                    int type_c, int ldc, int compute, int algorithm);
 
-typedef int gemm_batched_ex(
-    void *handle, int op_a, int op_b, int m, int n, int k,
-    const void *alpha, const void *a, int type_a, int lda, long long stride_a,
-    const void *b, int type_b, int ldb, long long stride_b,
-    const void *beta, void *c, int type_c, int ldc, long long stride_c,
-    int batch, int compute, int algorithm);
+typedef int gemm_batched_ex(void *handle, int op_a, int op_b, int m, int n, int k, const void *alpha,
+                            const void *a, int type_a, int lda, long long stride_a, const void *b, int type_b,
+                            int ldb, long long stride_b, const void *beta, void *c, int type_c, int ldc,
+                            long long stride_c, int batch, int compute, int algorithm);
 
 struct cublas_contender {
     struct contender head;
@@ -91,12 +88,12 @@ static carat_status run(struct contender *contender, const struct workload *work
                             workload_d(workload, set), types->cd, (int)problem->ldd, types->compute,
                             CUBLAS_GEMM_DEFAULT);
     } else {
-        status = self->gemm_batched(self->handle, op_a, op_b, (int)problem->m, (int)problem->n, (int)problem->k,
-                                    &types->one, workload_a(workload, set), types->ab, (int)problem->lda,
-                                    problem->stride_a, workload_b(workload, set), types->ab, (int)problem->ldb,
-                                    problem->stride_b, &types->zero, workload_d(workload, set), types->cd,
-                                    (int)problem->ldd, problem->stride_d, (int)problem->batch, types->compute,
-                                    CUBLAS_GEMM_DEFAULT);
+        status = self->gemm_batched(
+            self->handle, op_a, op_b, (int)problem->m, (int)problem->n, (int)problem->k, &types->one,
+            workload_a(workload, set), types->ab, (int)problem->lda, problem->stride_a,
+            workload_b(workload, set), types->ab, (int)problem->ldb, problem->stride_b, &types->zero,
+            workload_d(workload, set), types->cd, (int)problem->ldd, problem->stride_d, (int)problem->batch,
+            types->compute, CUBLAS_GEMM_DEFAULT);
     }
     cuda_leave(contender->place->device);
     return status ? refused("cublasGemmEx", status) : CARAT_OK;
@@ -191,7 +188,8 @@ carat_status contender_open_cublas(struct place *place, struct contender **conte
     if (!self) {
         return fail(CARAT_OUT_OF_HOST_MEMORY, "no memory for a contender");
     }
-    self->head = (struct contender){.functions = &functions, .place = place, .name = "cublas", .accuracy = "strict"};
+    self->head =
+        (struct contender){.functions = &functions, .place = place, .name = "cublas", .accuracy = "strict"};
     self->library = cublas_open_library("libcublas");
     carat_status status = self->library ? start(self) : fail(CARAT_UNSUPPORTED, "no libcublas was found");
     if (status != CARAT_OK) {

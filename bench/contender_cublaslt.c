@@ -49,13 +49,11 @@ struct functions_of_lt {
     int (*preference_create)(void **preference);
     int (*preference_set)(void *preference, int attribute, const void *value, size_t bytes);
     int (*preference_destroy)(void *preference);
-    int (*heuristic)(
-        void *handle, void *desc, void *a, void *b, void *c, void *d, void *preference,
-        int wanted, struct candidate *candidates, int *found);
-    int (*matmul)(
-        void *handle, void *desc, const void *alpha, const void *a, void *layout_a,
-        const void *b, void *layout_b, const void *beta, const void *c, void *layout_c,
-        void *d, void *layout_d, const void *algorithm, void *workspace, size_t workspace_bytes, void *stream);
+    int (*heuristic)(void *handle, void *desc, void *a, void *b, void *c, void *d, void *preference,
+                     int wanted, struct candidate *candidates, int *found);
+    int (*matmul)(void *handle, void *desc, const void *alpha, const void *a, void *layout_a, const void *b,
+                  void *layout_b, const void *beta, const void *c, void *layout_c, void *d, void *layout_d,
+                  const void *algorithm, void *workspace, size_t workspace_bytes, void *stream);
 };
 
 struct lt_contender {
@@ -76,11 +74,11 @@ static carat_status run(struct contender *contender, const struct workload *work
     struct lt_contender *self = (struct lt_contender *)contender;
     void *d = workload_d(workload, set);
     CARAT_TRY(cuda_enter(contender->place->device));
-    int status = self->lt.matmul(self->handle, self->desc, &self->types.one, workload_a(workload, set),
-                                 self->layouts[0], workload_b(workload, set), self->layouts[1],
-                                 &self->types.zero, d, self->layouts[2], d, self->layouts[2],
-                                 self->chosen.algorithm, self->workspace, self->chosen.workspace_bytes,
-                                 contender->place->stream);
+    int status =
+        self->lt.matmul(self->handle, self->desc, &self->types.one, workload_a(workload, set),
+                        self->layouts[0], workload_b(workload, set), self->layouts[1], &self->types.zero, d,
+                        self->layouts[2], d, self->layouts[2], self->chosen.algorithm, self->workspace,
+                        self->chosen.workspace_bytes, contender->place->stream);
     cuda_leave(contender->place->device);
     return status ? fail(CARAT_UNSUPPORTED, "cublasLtMatmul returned status %d", status) : CARAT_OK;
 }
@@ -100,15 +98,8 @@ static void unprepare(struct contender *contender)
     }
 }
 
-static bool make_layout(
-    struct lt_contender *self,
-    int which,
-    int type,
-    int64_t rows,
-    int64_t columns,
-    int64_t ld,
-    int32_t batch,
-    int64_t stride)
+static bool make_layout(struct lt_contender *self, int which, int type, int64_t rows, int64_t columns,
+                        int64_t ld, int32_t batch, int64_t stride)
 {
     void **layout = &self->layouts[which];
     return self->lt.layout_create(layout, type, (uint64_t)rows, (uint64_t)columns, ld) == 0 &&
@@ -155,11 +146,8 @@ static int find_candidates(struct lt_contender *self, struct candidate *candidat
 }
 
 /* Times each candidate over the sets and keeps the fastest. */
-static carat_status choose(
-    struct lt_contender *self,
-    const struct workload *workload,
-    const struct candidate *candidates,
-    int found)
+static carat_status choose(struct lt_contender *self, const struct workload *workload,
+                           const struct candidate *candidates, int found)
 {
     double best = 0;
     int best_at = -1;
@@ -267,8 +255,8 @@ static carat_status start(struct lt_contender *self)
         return fail(CARAT_UNSUPPORTED, "the cublasLt found here lacks a function: too old");
     }
     size_t version = self->lt.get_version();
-    snprintf(self->head.version, sizeof(self->head.version), "%zu.%zu.%zu", version / 10000, version / 100 % 100,
-             version % 100);
+    snprintf(self->head.version, sizeof(self->head.version), "%zu.%zu.%zu", version / 10000,
+             version / 100 % 100, version % 100);
     CARAT_TRY(timer_open(place, NULL, &self->timer));
     CARAT_TRY(carat_allocate(place->context, CARAT_MEMORY_DEVICE, CUBLAS_WORKSPACE_BYTES, &self->workspace));
     CARAT_TRY(cuda_enter(place->device));

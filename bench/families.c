@@ -11,7 +11,8 @@
 
 const char *input_family_name(enum input_family family)
 {
-    static const char *const names[INPUT_FAMILIES] = {"normal", "uniform", "positive", "wide", "scaled", "integers"};
+    static const char *const names[INPUT_FAMILIES] = {"normal", "uniform", "positive",
+                                                      "wide",   "scaled",  "integers"};
     return names[family];
 }
 
@@ -38,13 +39,8 @@ static double member(enum input_family family, double drawn, int64_t at, int64_t
     }
 }
 
-carat_status input_fill(
-    carat_type type,
-    enum input_family family,
-    uint64_t seed,
-    int64_t rows,
-    int64_t columns,
-    void *elements)
+carat_status input_fill(carat_type type, enum input_family family, uint64_t seed, int64_t rows,
+                        int64_t columns, void *elements)
 {
     int64_t count = rows * columns;
     if (type == CARAT_S32 || type == CARAT_S8) {

@@ -84,16 +84,14 @@ carat_status field_add_peer(struct field *field, const char *name)
         CARAT_TRY(host_place(field, &host));
         status = contender_open_blas(host, name + 5, &contender);
     } else {
-        status = fail(CARAT_INVALID_ARGUMENT, "'%s' is no contender: cublas, cublaslt, openblas or blas:PATH", name);
+        status = fail(CARAT_INVALID_ARGUMENT, "'%s' is no contender: cublas, cublaslt, openblas or blas:PATH",
+                      name);
     }
     return take(field, status, contender);
 }
 
-carat_status field_measure(
-    struct field *field,
-    const carat_gemm_problem *problem,
-    const struct measure_options *options,
-    struct result *results)
+carat_status field_measure(struct field *field, const carat_gemm_problem *problem,
+                           const struct measure_options *options, struct result *results)
 {
     return measure_problem(field->open_stages, field->stage_count, field->contenders, field->count, problem,
                            options, results);

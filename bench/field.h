@@ -29,11 +29,8 @@ carat_status field_add_row(struct field *field, const struct kernel *row);
 carat_status field_add_peer(struct field *field, const char *name);
 
 /* Measures one problem with everyone. */
-carat_status field_measure(
-    struct field *field,
-    const carat_gemm_problem *problem,
-    const struct measure_options *options,
-    struct result *results);
+carat_status field_measure(struct field *field, const carat_gemm_problem *problem,
+                           const struct measure_options *options, struct result *results);
 
 /* Where a contender stands in the list, or -1. */
 int field_find(const struct field *field, const char *name);

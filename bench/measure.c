@@ -147,12 +147,14 @@ static carat_status make_ready(struct entry *entry, const struct measure_options
     if (!cuda) {
         return CARAT_OK;
     }
-    carat_status status = timer_capture(timer, entry->contender, &entry->workload, entry->calls, &entry->graph);
+    carat_status status =
+        timer_capture(timer, entry->contender, &entry->workload, entry->calls, &entry->graph);
     if (status == CARAT_DEVICE_LOST) {
         return status;
     }
     if (status != CARAT_OK) { /* it is timed without a graph, and the reader is told */
-        snprintf(entry->result->reason, sizeof(entry->result->reason), "no graph: %.280s", carat_last_message());
+        snprintf(entry->result->reason, sizeof(entry->result->reason), "no graph: %.280s",
+                 carat_last_message());
     }
     double warm = 0;
     for (int i = 0; i < 64 && warm < WARM_SECONDS; i++) {
@@ -174,7 +176,8 @@ static carat_status one_round(struct entry *entry)
     struct reading reading;
     double seconds = 0;
     int first = (int)((int64_t)round * entry->calls % entry->workload.sets);
-    CARAT_TRY(timer_products(timer, entry->contender, &entry->workload, first, entry->calls, &seconds, &reading));
+    CARAT_TRY(
+        timer_products(timer, entry->contender, &entry->workload, first, entry->calls, &seconds, &reading));
     entry->times[round] = seconds / entry->calls * 1e6;
     entry->clocks[round] = reading.sm_clock_mhz;
     entry->powers[round] = reading.power_w;
@@ -190,7 +193,8 @@ static void conclude(struct entry *entry)
     struct result *result = entry->result;
     int rounds = entry->rounds;
     result->time_us = median(entry->times, rounds);
-    result->spread = (entry->times[rounds - 1] - entry->times[0]) / result->time_us; /* median() has sorted them */
+    result->spread =
+        (entry->times[rounds - 1] - entry->times[0]) / result->time_us; /* median() has sorted them */
     result->graph_time_us = entry->graph ? median(entry->graph_times, rounds) : 0;
     result->sm_clock_mhz = median(entry->clocks, rounds);
     result->power_w = median(entry->powers, rounds);
@@ -205,16 +209,14 @@ static carat_status foresee(const struct entry *entry, const struct measure_opti
     double cores = place->info.multiprocessors > 0 ? place->info.multiprocessors : 1;
     double seconds = workload_operations(&entry->workload.problem) / (SLOW_CORE * cores);
     if (!place->cuda && seconds > 10 * options->seconds) {
-        return fail(CARAT_UNSUPPORTED, "too large for the CPU in the time given (it may take %.0f s)", seconds);
+        return fail(CARAT_UNSUPPORTED, "too large for the CPU in the time given (it may take %.0f s)",
+                    seconds);
     }
     return CARAT_OK;
 }
 
-static carat_status measure_entries(
-    struct entry *entries,
-    int count,
-    const struct references *references,
-    const struct measure_options *options)
+static carat_status measure_entries(struct entry *entries, int count, const struct references *references,
+                                    const struct measure_options *options)
 {
     int most = 0;
     for (int i = 0; i < count; i++) {
@@ -259,14 +261,9 @@ static struct stage *stage_of(struct stage *const *stages, int count, const stru
 }
 
 /* Lays out the operands in each place that has a contender for them. */
-static carat_status open_workloads(
-    struct stage *const *stages,
-    int stage_count,
-    struct contender *const *contenders,
-    const carat_gemm_problem *problem,
-    const struct measure_options *options,
-    struct entry *entries,
-    int count)
+static carat_status open_workloads(struct stage *const *stages, int stage_count,
+                                   struct contender *const *contenders, const carat_gemm_problem *problem,
+                                   const struct measure_options *options, struct entry *entries, int count)
 {
     for (int i = 0; i < count; i++) {
         struct entry *entry = &entries[i];
@@ -288,14 +285,10 @@ static carat_status open_workloads(
     return CARAT_OK;
 }
 
-carat_status measure_problem(
-    struct stage *const *stages,
-    int stage_count,
-    struct contender *const *contenders,
-    int count,
-    const carat_gemm_problem *problem,
-    const struct measure_options *options,
-    struct result *results)
+carat_status measure_problem(struct stage *const *stages, int stage_count,
+                             struct contender *const *contenders, int count,
+                             const carat_gemm_problem *problem, const struct measure_options *options,
+                             struct result *results)
 {
     struct entry *entries = calloc((size_t)count + 1, sizeof(*entries));
     if (!entries) {
@@ -305,8 +298,7 @@ carat_status measure_problem(
         results[i] = (struct result){0};
         entries[i].result = &results[i];
     }
-    carat_status status =
-        open_workloads(stages, stage_count, contenders, problem, options, entries, count);
+    carat_status status = open_workloads(stages, stage_count, contenders, problem, options, entries, count);
     const struct workload *known = NULL; /* all places hold the same numbers */
     for (int i = 0; i < count && !known; i++) {
         known = entries[i].alive ? &entries[i].workload : NULL;

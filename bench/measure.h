@@ -21,8 +21,8 @@ carat_status stage_open(carat_device_kind kind, int index, struct stage *stage);
 void stage_close(struct stage *stage);
 
 struct measure_options {
-    double seconds;      /* about how long one contender may be timed on one problem */
-    int rounds;          /* at most */
+    double seconds;       /* about how long one contender may be timed on one problem */
+    int rounds;           /* at most */
     int64_t check_budget; /* multiply-adds of the reference of one problem */
 };
 
@@ -56,13 +56,9 @@ double result_seconds(const struct result *result);
  * Measures problem with each contender, all of whose places are in stages; results has one entry a contender.
  * Fails only where going on makes no sense (the device is lost, no memory for the operands).
  */
-carat_status measure_problem(
-    struct stage *const *stages,
-    int stage_count,
-    struct contender *const *contenders,
-    int count,
-    const carat_gemm_problem *problem,
-    const struct measure_options *options,
-    struct result *results);
+carat_status measure_problem(struct stage *const *stages, int stage_count,
+                             struct contender *const *contenders, int count,
+                             const carat_gemm_problem *problem, const struct measure_options *options,
+                             struct result *results);
 
 #endif

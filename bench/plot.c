@@ -34,7 +34,9 @@ static FILE *open_gnuplot(const char *path, const char *title)
         return NULL;
     }
     signal(SIGPIPE, SIG_IGN); /* should gnuplot end early, its exit status says so */
-    fprintf(script, "set terminal svg size 1000,640 dynamic background rgb 'white' font 'sans-serif,13'\nset output ");
+    fprintf(
+        script,
+        "set terminal svg size 1000,640 dynamic background rgb 'white' font 'sans-serif,13'\nset output ");
     put_quoted(script, path);
     fprintf(script, "\nset title ");
     put_quoted(script, title);
@@ -76,16 +78,50 @@ static void title_of(const json_t *document, char *title, size_t size)
     snprintf(title, size, "carat ladder, %s, %s", text_of(document, "dtype"), text_of(document, "device"));
 }
 
-/* Whether an earlier result has the same kernel: then its series has been begun. */
-static bool seen_before(const json_t *results, size_t at)
+/* Whether a result is its kernel's last word: timed, and not at a larger size too. */
+static bool is_largest(const json_t *results, const json_t *result)
 {
-    const char *name = text_of(json_array_get(results, at), "kernel");
-    for (size_t i = 0; i < at; i++) {
-        if (strcmp(text_of(json_array_get(results, i), "kernel"), name) == 0) {
-            return true;
+    size_t i;
+    json_t *other;
+    json_array_foreach(results, i, other)
+    {
+        if (strcmp(text_of(other, "kernel"), text_of(result, "kernel")) == 0 &&
+            number_of(other, "gflops") > 0 && number_of(other, "size") > number_of(result, "size")) {
+            return false;
         }
     }
-    return false;
+    return number_of(result, "gflops") > 0;
+}
+
+/* Whether no other kernel of the rung is faster: that one is drawn. */
+static bool is_fastest(const json_t *results, const json_t *result)
+{
+    size_t i;
+    json_t *other;
+    json_array_foreach(results, i, other)
+    {
+        if (number_of(other, "rung") == number_of(result, "rung") && number_of(other, "rung") > 0 &&
+            is_largest(results, other) && number_of(other, "gflops") > number_of(result, "gflops")) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* "3 tiled" of rung 3's kernel ladder_3_tiled; a peer has just its name. */
+static void label_of(const json_t *result, char *label, size_t size)
+{
+    const char *name = text_of(result, "kernel");
+    int rung = (int)number_of(result, "rung");
+    int length = 0;
+    if (sscanf(name, "ladder_%*d_%n", &length) == 0 && length > 0) {
+        name += length;
+    }
+    if (rung) {
+        snprintf(label, size, "%d %s", rung, name);
+    } else {
+        snprintf(label, size, "%s", name);
+    }
 }
 
 /* A block of data with a line of "size rate" for each timed result of one kernel. */
@@ -103,14 +139,15 @@ static void put_series(FILE *script, int number, const json_t *results, const ch
     fprintf(script, "END\n");
 }
 
-enum { MOST_SERIES = 80 };
+enum { MOST_SERIES = 24 };
 
 carat_status plot_ladder(const json_t *document, const char *path)
 {
     const json_t *results = json_object_get(document, "results");
-    const char *names[MOST_SERIES];
-    int rungs[MOST_SERIES];
+    const json_t *series[MOST_SERIES];
     int count = 0;
+    double smallest = 0;
+    double largest = 0;
     size_t i;
     json_t *result;
     char title[400];
@@ -121,24 +158,24 @@ carat_status plot_ladder(const json_t *document, const char *path)
     }
     json_array_foreach(results, i, result)
     {
-        if (count < MOST_SERIES && !seen_before(results, i)) {
-            names[count] = text_of(result, "kernel");
-            rungs[count] = (int)number_of(result, "rung");
-            put_series(script, count, results, names[count]);
-            count++;
+        double size = number_of(result, "size");
+        smallest = smallest == 0 || size < smallest ? size : smallest;
+        largest = size > largest ? size : largest;
+        if (count < MOST_SERIES && is_largest(results, result) && is_fastest(results, result)) {
+            put_series(script, count, results, text_of(result, "kernel"));
+            series[count++] = result;
         }
     }
-    fprintf(script, "set xlabel 'm = n = k'\nset ylabel 'GFLOP/s'\nset logscale x 2\nset format y '%%g'\n"
-                    "set xtics (128, 256, 512, 1024, 2048, 4096, 8192, 16384)\nplot ");
+    fprintf(script,
+            "set xlabel 'm = n = k'\nset ylabel 'GFLOP/s'\nset logscale x 2\nset format y '%%g'\n"
+            "set xtics (128, 256, 512, 1024, 2048, 4096, 8192, 16384)\nset xrange [%.6g:%.6g]\nplot ",
+            smallest * 0.9, largest * 1.1);
     for (int k = 0; k < count; k++) {
-        fprintf(script, "%s$series%d using 1:2 with linespoints lw %d%s title ", k ? ", " : "", k, rungs[k] ? 2 : 1,
-                rungs[k] ? "" : " dt 2");
+        bool rung = number_of(series[k], "rung") > 0;
         char label[120];
-        if (rungs[k]) {
-            snprintf(label, sizeof(label), "%d %s", rungs[k], names[k]);
-        } else {
-            snprintf(label, sizeof(label), "%s", names[k]);
-        }
+        label_of(series[k], label, sizeof(label));
+        fprintf(script, "%s$series%d using 1:2 with linespoints %s title ", k ? ", " : "", k,
+                rung ? "lw 2" : "dt 2");
         put_quoted(script, label);
     }
     double ceiling = number_of(document, "ceiling_gflops");
@@ -153,51 +190,55 @@ carat_status plot_roofline(const json_t *document, const char *path)
 {
     const json_t *results = json_object_get(document, "results");
     double ceiling = number_of(document, "ceiling_gflops");
-    double memory = ceiling_value(document, "ceiling_read");
+    double read = ceiling_value(document, "ceiling_read");
     double copy = ceiling_value(document, "ceiling_copy");
-    memory = memory > copy ? memory : copy;
-    double largest = 0;
+    double memory = read > copy ? read : copy;
+    double least = 0;
     size_t i;
     json_t *result;
     json_array_foreach(results, i, result)
     {
-        double size = number_of(result, "size");
-        if (number_of(result, "rung") > 0 && number_of(result, "gflops") > 0 && size > largest) {
-            largest = size;
-        }
+        double rate =
+            is_largest(results, result) && number_of(result, "rung") > 0 ? number_of(result, "gflops") : 0;
+        least = rate > 0 && (least == 0 || rate < least) ? rate : least;
     }
-    if (largest == 0 || ceiling == 0 || memory == 0) {
+    if (least == 0 || ceiling == 0 || memory == 0) {
         return fail(CARAT_INVALID_ARGUMENT, "the results have no rung with a time, or no ceilings");
     }
     char title[400];
     char name[300];
     title_of(document, name, sizeof(name));
-    snprintf(title, sizeof(title), "%s: roofline (each rung at its largest size up to %.0f)", name, largest);
+    snprintf(title, sizeof(title), "%s: roofline, each rung at its largest size", name);
     FILE *script = open_gnuplot(path, title);
     if (!script) {
         return CARAT_UNSUPPORTED;
     }
-    /* Each rung once, at the largest size that it was timed at. */
-    fprintf(script, "$rungs << END\n");
-    json_array_foreach(results, i, result)
-    {
-        bool last = true;
-        for (size_t j = 0; j < json_array_size(results); j++) {
-            const json_t *other = json_array_get(results, j);
-            last = last && !(strcmp(text_of(other, "kernel"), text_of(result, "kernel")) == 0 &&
-                             number_of(other, "gflops") > 0 && number_of(other, "size") > number_of(result, "size"));
+    /* Odd rungs have their names to the right, even ones to the left: neighbours lie close together. */
+    for (int even = 0; even < 2; even++) {
+        fprintf(script, "$rungs%d << END\n", even);
+        json_array_foreach(results, i, result)
+        {
+            int rung = (int)number_of(result, "rung");
+            if (number_of(result, "intensity") > 0 && rung % 2 != even && is_largest(results, result) &&
+                is_fastest(results, result)) {
+                char label[120];
+                label_of(result, label, sizeof(label));
+                fprintf(script, "%.6g %.6g \"%s\"\n", number_of(result, "intensity"),
+                        number_of(result, "gflops"), label);
+            }
         }
-        if (last && number_of(result, "intensity") > 0 && number_of(result, "gflops") > 0) {
-            fprintf(script, "%.6g %.6g \"%.0f %s\"\n", number_of(result, "intensity"), number_of(result, "gflops"),
-                    number_of(result, "rung"), text_of(result, "kernel"));
-        }
+        fprintf(script, "END\n");
     }
-    fprintf(script,
-            "END\nset xlabel 'arithmetic intensity of the counted global traffic, FLOP/byte'\nset ylabel 'GFLOP/s'\n"
-            "set format y '%%g'\nset xrange [0.1:512]\nset yrange [100:%.6g]\nset key top left\n"
-            "set samples 400\nplot (x * %.6g < %.6g ? x * %.6g : %.6g) with lines lw 2 lc 'black' title "
-            "'roof: %.0f GB/s, %.0f GFLOP/s', $rungs using 1:2 with points pt 7 ps 0.8 lc 'red' notitle, "
-            "$rungs using 1:2:3 with labels offset 0,0.8 noenhanced font ',10' notitle\n",
-            ceiling * 2, memory, ceiling, memory, ceiling, memory, ceiling);
+    fprintf(
+        script,
+        "set xlabel 'arithmetic intensity of the counted global traffic, FLOP/byte'\nset ylabel 'GFLOP/s'\n"
+        "set format y '%%g'\nset xrange [0.1:512]\nset yrange [%.6g:%.6g]\nset key inside top left\n"
+        "set samples 400\nplot (x * %.6g < %.6g ? x * %.6g : %.6g) with lines lw 2 lc 'black' title "
+        "'roof: %.0f GB/s, %.0f GFLOP/s', for [i=0:1] '$rungs'.i using 1:2 with points pt 7 ps 0.6 lc 'red' "
+        "notitle, "
+        "$rungs0 using 1:2:3 with labels left offset 0.7,0 noenhanced font ',11' notitle, "
+        "$rungs1 using 1:2:3 with labels right offset -0.7,0 noenhanced font ',11' notitle\n",
+        least / 4, (ceiling > least ? ceiling : least) * 2, memory, ceiling, memory, ceiling, memory,
+        ceiling);
     return close_gnuplot(script, path);
 }

@@ -66,7 +66,8 @@ static void dot_double(const double *x, const double *y, int64_t length, double 
     *magnitude = (sizes[0] + sizes[1]) + (sizes[2] + sizes[3]);
 }
 
-static void dot_long_double(const double *x, const double *y, int64_t length, double *value, double *magnitude)
+static void dot_long_double(const double *x, const double *y, int64_t length, double *value,
+                            double *magnitude)
 {
     long double sum = 0;
     double size = 0;
@@ -88,13 +89,8 @@ static void dot_wrapping(const double *x, const double *y, int64_t length, doubl
     *magnitude = 1;
 }
 
-carat_status reference_compute(
-    const carat_gemm_problem *problem,
-    int64_t index,
-    const struct source *a,
-    const struct source *b,
-    int64_t budget,
-    struct reference *reference)
+carat_status reference_compute(const carat_gemm_problem *problem, int64_t index, const struct source *a,
+                               const struct source *b, int64_t budget, struct reference *reference)
 {
     int64_t k = problem->k;
     int64_t side = (int64_t)sqrt((double)budget / (double)(k > 0 ? k : 1));
@@ -203,8 +199,9 @@ struct verdict reference_compare(const struct reference *reference, const void *
             /* Written so that NaN is a failure too. */
             if (!(difference <= allowed) && verdict.right) {
                 verdict.right = false;
-                snprintf(verdict.why, sizeof(verdict.why), "D(%lld, %lld) is %.9g, the reference %.9g (error %.2g)",
-                         (long long)row, (long long)column, got, wanted, error);
+                snprintf(verdict.why, sizeof(verdict.why),
+                         "D(%lld, %lld) is %.9g, the reference %.9g (error %.2g)", (long long)row,
+                         (long long)column, got, wanted, error);
             }
             verdict.error = larger_or_nan(verdict.error, error);
         }

@@ -42,7 +42,7 @@ double larger_or_nan(double x, double y);
 /* What comparing D with its reference gave. */
 struct verdict {
     bool right;
-    double error; /* max |d - ref| / (|A||B|); integers: the largest difference, 0 or wrong */
+    double error;  /* max |d - ref| / (|A||B|); integers: the largest difference, 0 or wrong */
     char why[160]; /* what is wrong */
 };
 
@@ -50,13 +50,8 @@ struct verdict {
  * Computes the reference of one problem (number index of its batch) of a column-major description with
  * alpha 1 and beta 0, with about `budget` multiply-adds. reference_free afterwards, also on failure.
  */
-carat_status reference_compute(
-    const carat_gemm_problem *problem,
-    int64_t index,
-    const struct source *a,
-    const struct source *b,
-    int64_t budget,
-    struct reference *reference);
+carat_status reference_compute(const carat_gemm_problem *problem, int64_t index, const struct source *a,
+                               const struct source *b, int64_t budget, struct reference *reference);
 
 void reference_free(struct reference *reference);
 

@@ -5,10 +5,7 @@
 #include <string.h>
 #include <time.h>
 
-json_t *json_known(double value)
-{
-    return isfinite(value) && value != 0 ? json_real(value) : json_null();
-}
+json_t *json_known(double value) { return isfinite(value) && value != 0 ? json_real(value) : json_null(); }
 
 const char *outcome_name(enum outcome outcome)
 {
@@ -28,11 +25,8 @@ const char *ceiling_short_name(const char *name)
     return strncmp(name, prefix, sizeof(prefix) - 1) == 0 ? name + sizeof(prefix) - 1 : name;
 }
 
-json_t *report_head(
-    const struct place *place,
-    struct contender *const *contenders,
-    int count,
-    const struct ceilings *ceilings)
+json_t *report_head(const struct place *place, struct contender *const *contenders, int count,
+                    const struct ceilings *ceilings)
 {
     char when[32];
     time_t now = time(NULL);
@@ -56,21 +50,17 @@ json_t *report_head(
     return head;
 }
 
-json_t *report_result(
-    const struct contender *contender,
-    const carat_gemm_problem *problem,
-    const struct result *result,
-    const struct ceilings *ceilings,
-    double peer_seconds)
+json_t *report_result(const struct contender *contender, const carat_gemm_problem *problem,
+                      const struct result *result, const struct ceilings *ceilings, double peer_seconds)
 {
     double seconds = result_seconds(result);
     const char *bound = NULL;
     double floor = ceilings_floor_seconds(ceilings, problem, &bound);
-    json_t *line = json_pack(
-        "{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:s, s:s, s:s}", "kind", "result", "dtype",
-        carat_type_name(problem->type_ab), "layout", layout_name(problem), "m", (json_int_t)problem->m, "n",
-        (json_int_t)problem->n, "k", (json_int_t)problem->k, "batch", (json_int_t)problem->batch, "contender",
-        contender->name, "accuracy", contender->accuracy, "outcome", outcome_name(result->outcome));
+    json_t *line = json_pack("{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:s, s:s, s:s}", "kind", "result", "dtype",
+                             carat_type_name(problem->type_ab), "layout", layout_name(problem), "m",
+                             (json_int_t)problem->m, "n", (json_int_t)problem->n, "k", (json_int_t)problem->k,
+                             "batch", (json_int_t)problem->batch, "contender", contender->name, "accuracy",
+                             contender->accuracy, "outcome", outcome_name(result->outcome));
     json_object_set_new(line, "time_us", json_known(result->time_us));
     json_object_set_new(line, "graph_time_us", json_known(result->graph_time_us));
     json_object_set_new(line, "first_call_us", json_known(result->first_call_us));
@@ -78,7 +68,8 @@ json_t *report_result(
     json_object_set_new(line, "rounds", json_integer(result->rounds));
     json_object_set_new(line, "calls", json_integer(result->calls));
     json_object_set_new(line, "tflops",
-                        seconds > 0 ? json_real(workload_operations(problem) / seconds * 1e-12) : json_null());
+                        seconds > 0 ? json_real(workload_operations(problem) / seconds * 1e-12)
+                                    : json_null());
     json_object_set_new(line, "share_of_ceiling", seconds > 0 ? json_known(floor / seconds) : json_null());
     json_object_set_new(line, "ceiling", bound ? json_string(ceiling_short_name(bound)) : json_null());
     json_object_set_new(line, "ratio", seconds > 0 ? json_known(peer_seconds / seconds) : json_null());

@@ -13,19 +13,12 @@
 json_t *json_known(double value);
 
 /* What every result file begins with: when, with which versions, on which device. Owned by the caller. */
-json_t *report_head(
-    const struct place *place,
-    struct contender *const *contenders,
-    int count,
-    const struct ceilings *ceilings);
+json_t *report_head(const struct place *place, struct contender *const *contenders, int count,
+                    const struct ceilings *ceilings);
 
 /* How one contender did on one problem. seconds of the peer (0: none) give the ratio. */
-json_t *report_result(
-    const struct contender *contender,
-    const carat_gemm_problem *problem,
-    const struct result *result,
-    const struct ceilings *ceilings,
-    double peer_seconds);
+json_t *report_result(const struct contender *contender, const carat_gemm_problem *problem,
+                      const struct result *result, const struct ceilings *ceilings, double peer_seconds);
 
 /* "timed", "skipped", "wrong", "failed" */
 const char *outcome_name(enum outcome outcome);

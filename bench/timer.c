@@ -44,13 +44,8 @@ static carat_status put_calls(timed_call *call, void *context, int calls)
     return CARAT_OK;
 }
 
-carat_status timer_region(
-    struct timer *timer,
-    timed_call *call,
-    void *context,
-    int calls,
-    double *seconds,
-    struct reading *reading)
+carat_status timer_region(struct timer *timer, timed_call *call, void *context, int calls, double *seconds,
+                          struct reading *reading)
 {
     struct place *place = timer->place;
     if (!place->cuda) {
@@ -87,25 +82,15 @@ static carat_status run_product(void *context, int i)
     return products->contender->functions->run(products->contender, products->workload, set);
 }
 
-carat_status timer_products(
-    struct timer *timer,
-    struct contender *contender,
-    const struct workload *workload,
-    int first,
-    int calls,
-    double *seconds,
-    struct reading *reading)
+carat_status timer_products(struct timer *timer, struct contender *contender, const struct workload *workload,
+                            int first, int calls, double *seconds, struct reading *reading)
 {
     struct products products = {contender, workload, first};
     return timer_region(timer, run_product, &products, calls, seconds, reading);
 }
 
-carat_status timer_capture(
-    struct timer *timer,
-    struct contender *contender,
-    const struct workload *workload,
-    int calls,
-    void **graph)
+carat_status timer_capture(struct timer *timer, struct contender *contender, const struct workload *workload,
+                           int calls, void **graph)
 {
     struct place *place = timer->place;
     struct products products = {contender, workload, 0};

@@ -25,31 +25,16 @@ void timer_close(struct timer *timer);
 typedef carat_status timed_call(void *context, int i);
 
 /* Seconds of the whole region of `calls` calls; *reading (may be NULL) is taken while it runs. */
-carat_status timer_region(
-    struct timer *timer,
-    timed_call *call,
-    void *context,
-    int calls,
-    double *seconds,
-    struct reading *reading);
+carat_status timer_region(struct timer *timer, timed_call *call, void *context, int calls, double *seconds,
+                          struct reading *reading);
 
 /* The same of products: from set `first` on, round and round the workload's sets. */
-carat_status timer_products(
-    struct timer *timer,
-    struct contender *contender,
-    const struct workload *workload,
-    int first,
-    int calls,
-    double *seconds,
-    struct reading *reading);
+carat_status timer_products(struct timer *timer, struct contender *contender, const struct workload *workload,
+                            int first, int calls, double *seconds, struct reading *reading);
 
 /* Records `calls` products as a graph, for cuda_graph_launch; NULL in *graph on failure. */
-carat_status timer_capture(
-    struct timer *timer,
-    struct contender *contender,
-    const struct workload *workload,
-    int calls,
-    void **graph);
+carat_status timer_capture(struct timer *timer, struct contender *contender, const struct workload *workload,
+                           int calls, void **graph);
 
 /* Seconds of one replay. */
 carat_status timer_replay(struct timer *timer, void *graph, double *seconds);

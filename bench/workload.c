@@ -71,15 +71,16 @@ void arena_free(struct arena *arena)
     *arena = (struct arena){.place = arena->place};
 }
 
-carat_status fill_random(struct place *place, carat_type type, const void *tile, void *pointer, int64_t elements)
+carat_status fill_random(struct place *place, carat_type type, const void *tile, void *pointer,
+                         int64_t elements)
 {
     size_t size = carat_type_size(type);
     int64_t done = elements < RANDOM_PERIOD ? elements : RANDOM_PERIOD;
     CARAT_TRY(carat_copy(place->context, pointer, tile, (size_t)done * size, place->stream));
     while (done < elements) { /* the tile is there once; the rest are copies, twice as much each time */
         int64_t more = elements - done < done ? elements - done : done;
-        CARAT_TRY(carat_copy(place->context, (char *)pointer + (size_t)done * size, pointer, (size_t)more * size,
-                             place->stream));
+        CARAT_TRY(carat_copy(place->context, (char *)pointer + (size_t)done * size, pointer,
+                             (size_t)more * size, place->stream));
         done += more;
     }
     return carat_synchronize(place->context, place->stream);
@@ -175,7 +176,8 @@ double workload_bytes(const carat_gemm_problem *problem)
     return (double)problem->batch * (input + m * n * (double)carat_type_size(problem->type_cd));
 }
 
-carat_status references_compute(const struct workload *workload, int64_t budget, struct references *references)
+carat_status references_compute(const struct workload *workload, int64_t budget,
+                                struct references *references)
 {
     *references = (struct references){.ulps = 32};
     int64_t batch = workload->problem.batch;
@@ -216,10 +218,8 @@ carat_status workload_poison(const struct workload *workload)
     return place_memset(workload->arena->place, workload_d(workload, 0), 0xff, result_bytes(workload));
 }
 
-carat_status workload_check(
-    const struct workload *workload,
-    const struct references *references,
-    struct verdict *verdict)
+carat_status workload_check(const struct workload *workload, const struct references *references,
+                            struct verdict *verdict)
 {
     struct place *place = workload->arena->place;
     const carat_gemm_problem *problem = &workload->problem;

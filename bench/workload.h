@@ -41,7 +41,8 @@ enum { RANDOM_PERIOD = 4194301 };
 carat_status make_random_tile(carat_type type, void **tile);
 
 /* Fills memory of the place with the tile over and over, and waits for that. */
-carat_status fill_random(struct place *place, carat_type type, const void *tile, void *pointer, int64_t elements);
+carat_status fill_random(struct place *place, carat_type type, const void *tile, void *pointer,
+                         int64_t elements);
 
 /* The two arrays; they grow with the largest workload and are kept between cases of one type. */
 struct arena {
@@ -83,16 +84,15 @@ struct references {
     double ulps; /* that a result may be off: see reference_compare() */
 };
 
-carat_status references_compute(const struct workload *workload, int64_t budget, struct references *references);
+carat_status references_compute(const struct workload *workload, int64_t budget,
+                                struct references *references);
 void references_free(struct references *references);
 
 /* Fills D of set 0 with 0xff, so that an element that is not written is seen. */
 carat_status workload_poison(const struct workload *workload);
 
 /* Waits for the stream, fetches D of set 0 and compares it. */
-carat_status workload_check(
-    const struct workload *workload,
-    const struct references *references,
-    struct verdict *verdict);
+carat_status workload_check(const struct workload *workload, const struct references *references,
+                            struct verdict *verdict);
 
 #endif

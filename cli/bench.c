@@ -118,8 +118,8 @@ static carat_status bench_shape(struct bench *bench, const char *file, const str
         char reason[64];
         snprintf(reason, sizeof(reason), "Carat has no type %s", shape->dtype);
         count_skip(bench, "all", reason);
-        json_t *line = json_pack("{s:s, s:s, s:s, s:s, s:s}", "kind", "skipped", "file", file, "case", name, "dtype",
-                                 shape->dtype, "reason", reason);
+        json_t *line = json_pack("{s:s, s:s, s:s, s:s, s:s}", "kind", "skipped", "file", file, "case", name,
+                                 "dtype", shape->dtype, "reason", reason);
         write_json(bench, line);
         return CARAT_OK;
     }
@@ -140,7 +140,8 @@ static carat_status bench_shape(struct bench *bench, const char *file, const str
         if (results[i].outcome == OUTCOME_SKIPPED) {
             count_skip(bench, who, results[i].reason);
         }
-        json_t *line = report_result(bench->field.contenders[i], &problem, &results[i], &bench->ceilings, peer);
+        json_t *line =
+            report_result(bench->field.contenders[i], &problem, &results[i], &bench->ceilings, peer);
         json_object_set_new(line, "file", json_string(file));
         if (!write_json(bench, line)) {
             count_skip(bench, who, "the JSON could not be written");
@@ -218,8 +219,9 @@ static int add_peers(struct bench *bench, const char *command, const char *list)
 static int read_ceilings(struct bench *bench, const char *command, const char *path)
 {
     if (path) {
-        return ceilings_read(path, &bench->ceilings) == CARAT_OK ? EXIT_OK
-                                                                 : command_failed(command, "%s", carat_last_message());
+        return ceilings_read(path, &bench->ceilings) == CARAT_OK
+                   ? EXIT_OK
+                   : command_failed(command, "%s", carat_last_message());
     }
     struct stage *stage = &bench->field.stages[0];
     if (stage->place.cuda) {
@@ -247,13 +249,8 @@ static bool wanted(const struct shape *shape, const char *filter)
     return false;
 }
 
-static int bench_files(
-    struct bench *bench,
-    const char *command,
-    const char *const *paths,
-    int path_count,
-    const char *filter,
-    const char *ceilings_path)
+static int bench_files(struct bench *bench, const char *command, const char *const *paths, int path_count,
+                       const char *filter, const char *ceilings_path)
 {
     /* All files are read before the first case runs: a wrong line should not show after minutes. */
     struct shapes files[MOST_FILES] = {{0}};
@@ -273,8 +270,8 @@ static int bench_files(
         exit_code = read_ceilings(bench, command, ceilings_path);
     }
     if (exit_code == EXIT_OK) {
-        write_json(bench, report_head(&bench->field.stages[0].place, bench->field.contenders, bench->field.count,
-                                      &bench->ceilings));
+        write_json(bench, report_head(&bench->field.stages[0].place, bench->field.contenders,
+                                      bench->field.count, &bench->ceilings));
         print_head(bench);
         for (int i = 0; i < path_count && exit_code == EXIT_OK; i++) {
             const char *slash = strrchr(paths[i], '/');
@@ -308,46 +305,79 @@ int command_bench(int argc, char **argv)
     bool memory = false;
     bool host = false;
     const struct option options[] = {
-        {.name = "--shapes", .kind = OPTION_TEXT, .target = &shapes, .value = "FILE",
+        {.name = "--shapes",
+         .kind = OPTION_TEXT,
+         .target = &shapes,
+         .value = "FILE",
          .help = "the products to run: lines of type, layout of op(A) op(B), m n k [batch];\n"
                  "more files may follow as arguments"},
-        {.name = "--against", .kind = OPTION_TEXT, .target = &against, .value = "LIST",
+        {.name = "--against",
+         .kind = OPTION_TEXT,
+         .target = &against,
+         .value = "LIST",
          .help = "others to run too, separated by commas: cublas, cublaslt, openblas (the CPU\n"
                  "device's BLAS), blas:PATH (a CBLAS library). Default: cublas,cublaslt on a GPU"},
-        {.name = "--filter", .kind = OPTION_TEXT, .target = &filter, .value = "TYPES",
+        {.name = "--filter",
+         .kind = OPTION_TEXT,
+         .target = &filter,
+         .value = "TYPES",
          .help = "only the shapes of these types: f32,f64"},
-        {.name = "--device", .kind = OPTION_TEXT, .target = &device, .value = "DEVICE",
+        {.name = "--device",
+         .kind = OPTION_TEXT,
+         .target = &device,
+         .value = "DEVICE",
          .help = "where Carat runs: auto, cpu, cuda or cuda:N (auto)"},
-        {.name = "--json", .kind = OPTION_TEXT, .target = &json_path, .value = "FILE",
+        {.name = "--json",
+         .kind = OPTION_TEXT,
+         .target = &json_path,
+         .value = "FILE",
          .help = "write a line of JSON a case and contender after one line with all versions (-: to\n"
                  "standard output, with the table on standard error)"},
-        {.name = "--time-limit", .kind = OPTION_REAL, .target = &seconds, .value = "S",
+        {.name = "--time-limit",
+         .kind = OPTION_REAL,
+         .target = &seconds,
+         .value = "S",
          .help = "about how long a contender is timed on a case (0.4)"},
-        {.name = "--repeat", .kind = OPTION_COUNT, .target = &rounds, .value = "N",
+        {.name = "--repeat",
+         .kind = OPTION_COUNT,
+         .target = &rounds,
+         .value = "N",
          .help = "rounds at most, whose median is the time (20)"},
-        {.name = "--ceilings", .kind = OPTION_TEXT, .target = &ceilings_path, .value = "FILE",
+        {.name = "--ceilings",
+         .kind = OPTION_TEXT,
+         .target = &ceilings_path,
+         .value = "FILE",
          .help = "take the device's limits from what 'carat ceiling --json FILE' wrote, rather than\n"
                  "measure them"},
-        {.name = "--memory", .kind = OPTION_FLAG, .target = &memory,
+        {.name = "--memory",
+         .kind = OPTION_FLAG,
+         .target = &memory,
          .help = "instead of shapes: scale_add and transpose of each type against the device's own copy"},
-        {.name = "--host", .kind = OPTION_FLAG, .target = &host,
+        {.name = "--host",
+         .kind = OPTION_FLAG,
+         .target = &host,
          .help = "instead of shapes: a product from pinned and from pageable host memory"},
-        {.name = "--size", .kind = OPTION_COUNT, .target = &size, .value = "N",
+        {.name = "--size",
+         .kind = OPTION_COUNT,
+         .target = &size,
+         .value = "N",
          .help = "the size of the matrices of --memory (8192) and --host (16384)"},
     };
     const struct usage usage = {
         .synopsis = "carat bench [options] --shapes FILE [FILE ...]\n"
                     "carat bench [options] --memory\n"
                     "carat bench [options] --host",
-        .description = "Times products beside other libraries. Each is checked first, on random input with the\n"
-                       "output poisoned; who is wrong gets no time. Then all run in turn, over more operands than\n"
-                       "the cache holds, as calls on a stream and as replays of a graph.",
+        .description =
+            "Times products beside other libraries. Each is checked first, on random input with the\n"
+            "output poisoned; who is wrong gets no time. Then all run in turn, over more operands than\n"
+            "the cache holds, as calls on a stream and as replays of a graph.",
         .options = options,
         .option_count = sizeof(options) / sizeof(options[0]),
-        .notes = "share: the time that the device's limits allow, over the time taken. ratio: the time of the\n"
-                 "better of cublas and cublaslt (where there is none, of the best peer) over Carat's.\n"
-                 "The exit code is 1 where a result was wrong.\n\n"
-                 "  carat bench --shapes bench/shapes/square.txt --against cublas,cublaslt --json out.json",
+        .notes =
+            "share: the time that the device's limits allow, over the time taken. ratio: the time of the\n"
+            "better of cublas and cublaslt (where there is none, of the best peer) over Carat's.\n"
+            "The exit code is 1 where a result was wrong.\n\n"
+            "  carat bench --shapes bench/shapes/square.txt --against cublas,cublaslt --json out.json",
     };
     const char *paths[MOST_FILES];
     int exit_code;
@@ -368,7 +398,9 @@ int command_bench(int argc, char **argv)
         return usage_error(argv[0], "--time-limit and --repeat must be more than 0");
     }
     struct bench bench = {
-        .measure = {.seconds = seconds, .rounds = rounds > 1000 ? 1000 : (int)rounds, .check_budget = 1 << 25},
+        .measure = {.seconds = seconds,
+                    .rounds = rounds > 1000 ? 1000 : (int)rounds,
+                    .check_budget = 1 << 25},
         .table = json_path && strcmp(json_path, "-") == 0 ? stderr : stdout,
     };
     if (field_open(kind, index, &bench.field) != CARAT_OK) {
@@ -383,7 +415,8 @@ int command_bench(int argc, char **argv)
         }
     }
     if (exit_code == EXIT_OK && memory) {
-        exit_code = bench_memory(&bench.field.stages[0], size ? size : 8192, seconds, bench.json, bench.table);
+        exit_code =
+            bench_memory(&bench.field.stages[0], size ? size : 8192, seconds, bench.json, bench.table);
     } else if (exit_code == EXIT_OK && host) {
         exit_code = bench_host(&bench.field.stages[0], size ? size : 16384, bench.json, bench.table);
     } else if (exit_code == EXIT_OK) {

@@ -48,10 +48,11 @@ static const char *role_of(const struct plan *plan, const struct kernel *row)
 }
 
 /* All rows for the type: what they are, whether they could, and how fast where that was measured. */
-static void print_candidates(struct device *device, const struct plan *plan, carat_type type, const char *layout,
-                             const struct field *field, const struct result *results)
+static void print_candidates(struct device *device, const struct plan *plan, carat_type type,
+                             const char *layout, const struct field *field, const struct result *results)
 {
-    printf("\n%-28s %-13s %6s %7s  %-12s %s\n", "kernel", "tile", "stages", "layout", results ? "us" : "", "");
+    printf("\n%-28s %-13s %6s %7s  %-12s %s\n", "kernel", "tile", "stages", "layout", results ? "us" : "",
+           "");
     for (int i = 0; i < carat_catalog_count; i++) {
         const struct kernel *row = &carat_catalog[i];
         if (row->operation != OPERATION_GEMM || row->element != (int)type) {
@@ -72,7 +73,8 @@ static void print_candidates(struct device *device, const struct plan *plan, car
 }
 
 /* Times the library's choice and every row that can. */
-static carat_status measure_rows(struct field *field, const carat_gemm_problem *problem, struct result *results)
+static carat_status measure_rows(struct field *field, const carat_gemm_problem *problem,
+                                 struct result *results)
 {
     CARAT_TRY(field_add_carat(field));
     for (int i = 0; i < carat_catalog_count; i++) {
@@ -93,8 +95,8 @@ static carat_status explain(struct field *field, const carat_gemm_problem *probl
     struct place *place = &field->stages[0].place;
     carat_plan *plan = NULL;
     CARAT_TRY(carat_plan_create(place->context, problem, &plan));
-    printf("%s %s %lld x %lld x %lld", carat_type_name(problem->type_ab), layout_name(problem), (long long)problem->m,
-           (long long)problem->n, (long long)problem->k);
+    printf("%s %s %lld x %lld x %lld", carat_type_name(problem->type_ab), layout_name(problem),
+           (long long)problem->m, (long long)problem->n, (long long)problem->k);
     if (problem->batch != 1) {
         printf(", batch %lld", (long long)problem->batch);
     }
@@ -124,18 +126,35 @@ int command_explain(int argc, char **argv)
     int64_t batch = 1;
     bool measure = false;
     const struct option options[] = {
-        {.name = "--type", .kind = OPTION_TEXT, .target = &type_text, .value = "TYPE", .help = "the element type (f32)"},
-        {.name = "--layout", .kind = OPTION_TEXT, .target = &layout, .value = "LAYOUT",
+        {.name = "--type",
+         .kind = OPTION_TEXT,
+         .target = &type_text,
+         .value = "TYPE",
+         .help = "the element type (f32)"},
+        {.name = "--layout",
+         .kind = OPTION_TEXT,
+         .target = &layout,
+         .value = "LAYOUT",
          .help = "of op(A) and op(B), column-major: NN, NT, TN or TT (NN)"},
-        {.name = "--batch", .kind = OPTION_COUNT, .target = &batch, .value = "N", .help = "how many problems (1)"},
-        {.name = "--device", .kind = OPTION_TEXT, .target = &device, .value = "DEVICE",
+        {.name = "--batch",
+         .kind = OPTION_COUNT,
+         .target = &batch,
+         .value = "N",
+         .help = "how many problems (1)"},
+        {.name = "--device",
+         .kind = OPTION_TEXT,
+         .target = &device,
+         .value = "DEVICE",
          .help = "auto, cpu, cuda or cuda:N (auto)"},
-        {.name = "--measure", .kind = OPTION_FLAG, .target = &measure,
+        {.name = "--measure",
+         .kind = OPTION_FLAG,
+         .target = &measure,
          .help = "also time every kernel that could do it, in one part"},
     };
     const struct usage usage = {
         .synopsis = "carat explain [options] M N K",
-        .description = "Says how a product would be computed and why, and which other kernels there are for it.",
+        .description =
+            "Says how a product would be computed and why, and which other kernels there are for it.",
         .options = options,
         .option_count = sizeof(options) / sizeof(options[0]),
         .notes = "  carat explain --type bf16 --layout TN 4096 16 8192",
@@ -156,8 +175,8 @@ int command_explain(int argc, char **argv)
     }
     char line[200];
     struct shapes shapes = {0};
-    snprintf(line, sizeof(line), "%.16s %.16s %.24s %.24s %.24s %lld", type_text, layout, sizes[0], sizes[1], sizes[2],
-             (long long)batch);
+    snprintf(line, sizeof(line), "%.16s %.16s %.24s %.24s %.24s %lld", type_text, layout, sizes[0], sizes[1],
+             sizes[2], (long long)batch);
     if (shapes_read_line("the problem", line, &shapes) != CARAT_OK) {
         return usage_error(argv[0], "%s", carat_last_message());
     }

@@ -42,7 +42,8 @@ struct ladder {
     double host_call_seconds; /* the library's product from pinned host memory */
     json_t *document;
     json_t *results;
-    const char *json_path; /* written after every size, so that a run that is stopped leaves something; NULL */
+    const char
+        *json_path; /* written after every size, so that a run that is stopped leaves something; NULL */
     FILE *table;
     int64_t gpu_wins_from; /* with copies; 0: not known */
     int wrong;
@@ -89,9 +90,12 @@ static carat_status copy_all(void *context, int i)
     struct transfer *transfer = context;
     carat_context *carat = transfer->place->context;
     void *stream = transfer->place->stream;
-    CARAT_TRY(carat_copy(carat, (void *)workload_a(transfer->workload, 0), transfer->host[0], transfer->bytes[0], stream));
-    CARAT_TRY(carat_copy(carat, (void *)workload_b(transfer->workload, 0), transfer->host[1], transfer->bytes[1], stream));
-    return carat_copy(carat, transfer->host[2], workload_d(transfer->workload, 0), transfer->bytes[2], stream);
+    CARAT_TRY(carat_copy(carat, (void *)workload_a(transfer->workload, 0), transfer->host[0],
+                         transfer->bytes[0], stream));
+    CARAT_TRY(carat_copy(carat, (void *)workload_b(transfer->workload, 0), transfer->host[1],
+                         transfer->bytes[1], stream));
+    return carat_copy(carat, transfer->host[2], workload_d(transfer->workload, 0), transfer->bytes[2],
+                      stream);
 }
 
 static carat_status time_host_call(struct ladder *ladder, const struct transfer *transfer)
@@ -105,7 +109,9 @@ static carat_status time_host_call(struct ladder *ladder, const struct transfer 
     const double one_f64 = 1;
     const int32_t one_s32 = 1;
     carat_type scalar = carat_scalar_type(ladder->type);
-    const void *one = scalar == CARAT_F64 ? (const void *)&one_f64 : scalar == CARAT_S32 ? (const void *)&one_s32 : &one_f32;
+    const void *one = scalar == CARAT_F64   ? (const void *)&one_f64
+                      : scalar == CARAT_S32 ? (const void *)&one_s32
+                                            : &one_f32;
     carat_run run = {.stream = transfer->place->stream};
     ladder->host_call_seconds = 0;
     for (int i = 0; i < 3; i++) {
@@ -127,10 +133,12 @@ static carat_status measure_transfers(struct ladder *ladder, const carat_gemm_pr
     CARAT_TRY(workload_open(&stage->arena, problem, &workload));
     size_t input = (size_t)(problem->m * problem->k) * carat_type_size(problem->type_ab);
     size_t output = (size_t)(problem->m * problem->n) * carat_type_size(problem->type_cd);
-    struct transfer transfer = {.place = &stage->place, .workload = &workload, .bytes = {input, input, output}};
+    struct transfer transfer = {
+        .place = &stage->place, .workload = &workload, .bytes = {input, input, output}};
     carat_status status = CARAT_OK;
     for (int i = 0; i < 3 && status == CARAT_OK; i++) {
-        status = carat_allocate(stage->place.context, CARAT_MEMORY_PINNED, transfer.bytes[i], &transfer.host[i]);
+        status =
+            carat_allocate(stage->place.context, CARAT_MEMORY_PINNED, transfer.bytes[i], &transfer.host[i]);
     }
     for (int i = 0; i < 2 && status == CARAT_OK; i++) { /* the numbers that the device holds */
         status = carat_copy(stage->place.context, transfer.host[i],
@@ -191,8 +199,8 @@ static void put_column(FILE *table, int width, int digits, double value, bool ex
     }
 }
 
-static void report_rung(struct ladder *ladder, const carat_gemm_problem *problem, const struct result *results,
-                        int at, double cublas)
+static void report_rung(struct ladder *ladder, const carat_gemm_problem *problem,
+                        const struct result *results, int at, double cublas)
 {
     const struct rung *rung = &ladder->rungs.items[at];
     const struct result *result = &results[at];
@@ -204,7 +212,8 @@ static void report_rung(struct ladder *ladder, const carat_gemm_problem *problem
     double before = base_seconds(ladder, results, rung->number, &base);
     double gain = seconds > 0 ? before / seconds : 0;
     const struct kernel *kernel = kernel_of(ladder, rung, problem);
-    double traffic = kernel ? rung_traffic_bytes(rung->number, kernel, problem->m, problem->n, problem->k) : 0;
+    double traffic =
+        kernel ? rung_traffic_bytes(rung->number, kernel, problem->m, problem->n, problem->k) : 0;
 
     json_t *line = report_result(ladder->field.contenders[at], problem, result, &ladder->ceilings, cublas);
     json_object_set_new(line, "size", json_integer((json_int_t)problem->m));
@@ -224,7 +233,9 @@ static void report_rung(struct ladder *ladder, const carat_gemm_problem *problem
     json_object_set_new(line, "intensity", traffic > 0 ? json_real(operations / traffic) : json_null());
     if (ladder->transfers) {
         bool library = !rung->row;
-        double with_copies = library ? ladder->host_call_seconds : seconds > 0 ? seconds + ladder->copies_seconds : 0;
+        double with_copies = library       ? ladder->host_call_seconds
+                             : seconds > 0 ? seconds + ladder->copies_seconds
+                                           : 0;
         json_object_set_new(line, "with_copies_us", json_known(with_copies * 1e6));
     }
     json_array_append_new(ladder->results, line);
@@ -241,7 +252,9 @@ static void report_rung(struct ladder *ladder, const carat_gemm_problem *problem
         fprintf(ladder->table, " %9.1e", result->error);
         put_column(ladder->table, 9, 2, result->first_call_us / 1e3, false);
         if (ladder->transfers) {
-            put_column(ladder->table, 11, 4, (rung->row ? seconds + ladder->copies_seconds : ladder->host_call_seconds) * 1e3, false);
+            put_column(ladder->table, 11, 4,
+                       (rung->row ? seconds + ladder->copies_seconds : ladder->host_call_seconds) * 1e3,
+                       false);
         }
         fputc('\n', ladder->table);
     } else {
@@ -250,7 +263,8 @@ static void report_rung(struct ladder *ladder, const carat_gemm_problem *problem
 }
 
 /* A peer's line in the document, for plots: rung 0. */
-static void report_peer(struct ladder *ladder, const carat_gemm_problem *problem, const struct result *result, int at)
+static void report_peer(struct ladder *ladder, const carat_gemm_problem *problem, const struct result *result,
+                        int at)
 {
     if (result->outcome == OUTCOME_TIMED) {
         double seconds = result->time_us / 1e6;
@@ -272,10 +286,12 @@ static void print_head(const struct ladder *ladder, int64_t size)
     const struct ceiling *ceiling = ceilings_of_type(&ladder->ceilings, ladder->type);
     fprintf(ladder->table, "\n%s, m = n = k = %lld", carat_type_name(ladder->type), (long long)size);
     if (ceiling) {
-        fprintf(ladder->table, "; ceiling %s %.2f %s", ceiling_short_name(ceiling->name), ceiling->value, ceiling->unit);
+        fprintf(ladder->table, "; ceiling %s %.2f %s", ceiling_short_name(ceiling->name), ceiling->value,
+                ceiling->unit);
     }
-    fprintf(ladder->table, "\nrung %-26s %11s %9s %7s %6s %9s %8s %7s %9s %9s%s\n", "kernel", "ms", "GFLOP/s", "share %",
-            "gain", "x a core", "x BLAS", "cuBLAS", "error", "first ms", ladder->transfers ? "  with copies" : "");
+    fprintf(ladder->table, "\nrung %-26s %11s %9s %7s %6s %9s %8s %7s %9s %9s%s\n", "kernel", "ms", "GFLOP/s",
+            "share %", "gain", "x a core", "x BLAS", "cuBLAS", "error", "first ms",
+            ladder->transfers ? "  with copies" : "");
 }
 
 /* Measures all rungs and peers at one size and reports them. */
@@ -294,21 +310,23 @@ static carat_status run_size(struct ladder *ladder, int64_t size)
         double foreseen = i < ladder->rungs.count && ladder->rates[i] > 0 ? operations / ladder->rates[i] : 0;
         if (foreseen > ladder->call_limit) {
             results[i].outcome = OUTCOME_SKIPPED;
-            snprintf(results[i].reason, sizeof(results[i].reason), "one product would take about %.0f s", foreseen);
+            snprintf(results[i].reason, sizeof(results[i].reason), "one product would take about %.0f s",
+                     foreseen);
         } else {
             places[count] = i;
             running[count++] = field->contenders[i];
         }
     }
     progress("ladder: %lld", (long long)size);
-    CARAT_TRY(measure_problem(field->open_stages, field->stage_count, running, count, &problem, &ladder->measure,
-                              measured));
+    CARAT_TRY(measure_problem(field->open_stages, field->stage_count, running, count, &problem,
+                              &ladder->measure, measured));
     for (int i = 0; i < count; i++) {
         results[places[i]] = measured[i];
     }
     int openblas = field_find(field, "openblas");
     if (ladder->cpu) {
-        update_estimate(&ladder->plain, size <= PLAIN_MOST ? plain_seconds(ladder->type, size) : 0, operations);
+        update_estimate(&ladder->plain, size <= PLAIN_MOST ? plain_seconds(ladder->type, size) : 0,
+                        operations);
         update_estimate(&ladder->blas, openblas >= 0 ? result_seconds(&results[openblas]) : 0, operations);
     }
     if (ladder->transfers) {
@@ -324,7 +342,8 @@ static carat_status run_size(struct ladder *ladder, int64_t size)
         ladder->wrong += results[i].outcome == OUTCOME_WRONG || results[i].outcome == OUTCOME_FAILED;
         ladder->skipped += results[i].outcome == OUTCOME_SKIPPED;
         if (i < ladder->rungs.count) {
-            ladder->rates[i] = results[i].time_us > 0 ? operations / results[i].time_us * 1e6 : ladder->rates[i];
+            ladder->rates[i] =
+                results[i].time_us > 0 ? operations / results[i].time_us * 1e6 : ladder->rates[i];
             report_rung(ladder, &problem, results, i, cublas);
         } else {
             report_peer(ladder, &problem, &results[i], i);
@@ -373,8 +392,8 @@ static carat_status open_ladder(struct ladder *ladder)
     return CARAT_OK;
 }
 
-static carat_status run_sizes(struct ladder *ladder, const int64_t *sizes, int count, const char *ceilings_path,
-                              double ceiling_seconds)
+static carat_status run_sizes(struct ladder *ladder, const int64_t *sizes, int count,
+                              const char *ceilings_path, double ceiling_seconds)
 {
     struct stage *stage = &ladder->field.stages[0];
     CARAT_TRY(open_ladder(ladder));
@@ -385,7 +404,8 @@ static carat_status run_sizes(struct ladder *ladder, const int64_t *sizes, int c
         CARAT_TRY(ceilings_measure(&stage->timer, ceiling_seconds, 0, &ladder->ceilings));
         progress_end();
     }
-    ladder->document = report_head(&stage->place, ladder->field.contenders, ladder->field.count, &ladder->ceilings);
+    ladder->document =
+        report_head(&stage->place, ladder->field.contenders, ladder->field.count, &ladder->ceilings);
     const struct ceiling *ceiling = ceilings_of_type(&ladder->ceilings, ladder->type);
     json_object_set_new(ladder->document, "dtype", json_string(carat_type_name(ladder->type)));
     json_object_set_new(ladder->document, "ceiling_gflops", json_known(ceiling ? ceiling->value * 1e3 : 0));
@@ -402,10 +422,12 @@ static carat_status run_sizes(struct ladder *ladder, const int64_t *sizes, int c
     if (ladder->transfers) {
         json_object_set_new(ladder->document, "gpu_wins_from", json_known((double)ladder->gpu_wins_from));
         if (ladder->gpu_wins_from > 0) {
-            fprintf(ladder->table, "\nWith copies in and out of pinned memory the GPU beats the CPU's BLAS from %lld on.\n",
+            fprintf(ladder->table,
+                    "\nWith copies in and out of pinned memory the GPU beats the CPU's BLAS from %lld on.\n",
                     (long long)ladder->gpu_wins_from);
         } else {
-            fprintf(ladder->table, "\nWith copies in and out the GPU does not beat the CPU's BLAS at the largest size.\n");
+            fprintf(ladder->table,
+                    "\nWith copies in and out the GPU does not beat the CPU's BLAS at the largest size.\n");
         }
     }
     return CARAT_OK;
@@ -440,7 +462,8 @@ static int draw_again(const char *command, const char *from, const char *plot, c
 }
 
 static int run_ladder(struct ladder *ladder, const char *command, const int64_t *sizes, int count,
-                      const char *ceilings_path, double ceiling_seconds, const char *plot, const char *roofline)
+                      const char *ceilings_path, double ceiling_seconds, const char *plot,
+                      const char *roofline)
 {
     int exit_code = EXIT_OK;
     if (run_sizes(ladder, sizes, count, ceilings_path, ceiling_seconds) != CARAT_OK) {
@@ -483,45 +506,88 @@ int command_ladder(int argc, char **argv)
     bool transfers = false;
     bool no_cpu = false;
     const struct option options[] = {
-        {.name = "--size", .kind = OPTION_TEXT, .target = &size_text, .value = "N", .help = "run one size, m = n = k = N"},
-        {.name = "--sizes", .kind = OPTION_TEXT, .target = &sizes_text, .value = "LIST",
+        {.name = "--size",
+         .kind = OPTION_TEXT,
+         .target = &size_text,
+         .value = "N",
+         .help = "run one size, m = n = k = N"},
+        {.name = "--sizes",
+         .kind = OPTION_TEXT,
+         .target = &sizes_text,
+         .value = "LIST",
          .help = "run these sizes (128,256,512,1024,2048,4096,8192,16384)"},
-        {.name = "--type", .kind = OPTION_TEXT, .target = &type_text, .value = "TYPE",
+        {.name = "--type",
+         .kind = OPTION_TEXT,
+         .target = &type_text,
+         .value = "TYPE",
          .help = "the ladder of this type: f32 has every rung, others have some (f32)"},
-        {.name = "--rungs", .kind = OPTION_TEXT, .target = &rungs_text, .value = "LIST",
+        {.name = "--rungs",
+         .kind = OPTION_TEXT,
+         .target = &rungs_text,
+         .value = "LIST",
          .help = "only these: 1,2,9 (9 is the library's own kernel)"},
-        {.name = "--transfers", .kind = OPTION_FLAG, .target = &transfers,
+        {.name = "--transfers",
+         .kind = OPTION_FLAG,
+         .target = &transfers,
          .help = "also with copies in and out of pinned memory, and from which size the GPU wins"},
-        {.name = "--no-cpu", .kind = OPTION_FLAG, .target = &no_cpu,
+        {.name = "--no-cpu",
+         .kind = OPTION_FLAG,
+         .target = &no_cpu,
          .help = "without the CPU's plain loop and BLAS, which take their time"},
-        {.name = "--json", .kind = OPTION_TEXT, .target = &json_path, .value = "FILE",
+        {.name = "--json",
+         .kind = OPTION_TEXT,
+         .target = &json_path,
+         .value = "FILE",
          .help = "write the results as JSON (-: to standard output, with the table on standard error)"},
-        {.name = "--plot", .kind = OPTION_TEXT, .target = &plot, .value = "FILE",
+        {.name = "--plot",
+         .kind = OPTION_TEXT,
+         .target = &plot,
+         .value = "FILE",
          .help = "draw the rates over the size as SVG, with gnuplot"},
-        {.name = "--roofline", .kind = OPTION_TEXT, .target = &roofline, .value = "FILE",
+        {.name = "--roofline",
+         .kind = OPTION_TEXT,
+         .target = &roofline,
+         .value = "FILE",
          .help = "draw the roofline with every rung on it as SVG"},
-        {.name = "--from", .kind = OPTION_TEXT, .target = &from, .value = "FILE",
+        {.name = "--from",
+         .kind = OPTION_TEXT,
+         .target = &from,
+         .value = "FILE",
          .help = "measure nothing: draw what --json FILE wrote before"},
-        {.name = "--ceilings", .kind = OPTION_TEXT, .target = &ceilings_path, .value = "FILE",
+        {.name = "--ceilings",
+         .kind = OPTION_TEXT,
+         .target = &ceilings_path,
+         .value = "FILE",
          .help = "take the device's limits from what 'carat ceiling --json FILE' wrote"},
-        {.name = "--ceiling-seconds", .kind = OPTION_REAL, .target = &ceiling_seconds, .value = "S",
+        {.name = "--ceiling-seconds",
+         .kind = OPTION_REAL,
+         .target = &ceiling_seconds,
+         .value = "S",
          .help = "how long each of the limits is measured (0.5)"},
-        {.name = "--time-limit", .kind = OPTION_REAL, .target = &seconds, .value = "S",
+        {.name = "--time-limit",
+         .kind = OPTION_REAL,
+         .target = &seconds,
+         .value = "S",
          .help = "about how long a kernel is timed at a size (0.3)"},
-        {.name = "--call-limit", .kind = OPTION_REAL, .target = &call_limit, .value = "S",
+        {.name = "--call-limit",
+         .kind = OPTION_REAL,
+         .target = &call_limit,
+         .value = "S",
          .help = "leave out a kernel that would take longer for one product (10)"},
     };
     const struct usage usage = {
         .synopsis = "carat ladder [options]\ncarat ladder --from FILE --plot FILE",
-        .description = "Runs the ladder of kernels, from the one first written to the library's own. Each is checked\n"
-                       "against a reference, then timed on the device: median of calls on a stream.",
+        .description =
+            "Runs the ladder of kernels, from the one first written to the library's own. Each is checked\n"
+            "against a reference, then timed on the device: median of calls on a stream.",
         .options = options,
         .option_count = sizeof(options) / sizeof(options[0]),
-        .notes = "share: of the measured ceiling of the type's unit. gain: over the rung it builds on.\n"
-                 "x a core: over three plain loops on one core of the CPU, measured up to 2048, beyond (~)\n"
-                 "extrapolated. x BLAS: over the CPU's BLAS. cuBLAS: the time of the better of cublasGemmEx and\n"
-                 "the best cublasLt candidate over the kernel's. error: max |D - ref| / (|A||B|). first ms: the\n"
-                 "first call, which loads the kernel. Without a CUDA device it says so, and succeeds.",
+        .notes =
+            "share: of the measured ceiling of the type's unit. gain: over the rung it builds on.\n"
+            "x a core: over three plain loops on one core of the CPU, measured up to 2048, beyond (~)\n"
+            "extrapolated. x BLAS: over the CPU's BLAS. cuBLAS: the time of the better of cublasGemmEx and\n"
+            "the best cublasLt candidate over the kernel's. error: max |D - ref| / (|A||B|). first ms: the\n"
+            "first call, which loads the kernel. Without a CUDA device it says so, and succeeds.",
     };
     int exit_code;
     if (options_parse(&usage, argc, argv, NULL, 0, &exit_code) < 0) {
@@ -541,7 +607,8 @@ int command_ladder(int argc, char **argv)
     int64_t sizes[MOST_SIZES];
     int size_count;
     if (!parse_sizes(size_text ? size_text : sizes_text, sizes, &size_count)) {
-        return usage_error(argv[0], "'%s' is no list of sizes from 1 to 1048576", size_text ? size_text : sizes_text);
+        return usage_error(argv[0], "'%s' is no list of sizes from 1 to 1048576",
+                           size_text ? size_text : sizes_text);
     }
     if (!parse_type(type_text, &ladder.type)) {
         return usage_error(argv[0], "'%s' is no element type", type_text);
@@ -557,7 +624,8 @@ int command_ladder(int argc, char **argv)
                ladder.rungs.count, size_count);
         return EXIT_OK;
     }
-    exit_code = run_ladder(&ladder, argv[0], sizes, size_count, ceilings_path, ceiling_seconds, plot, roofline);
+    exit_code =
+        run_ladder(&ladder, argv[0], sizes, size_count, ceilings_path, ceiling_seconds, plot, roofline);
     field_close(&ladder.field);
     return exit_code;
 }

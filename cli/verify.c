@@ -67,8 +67,8 @@ struct input {
     struct references references;
 };
 
-static carat_status input_open(struct stage *stage, const carat_gemm_problem *problem, enum input_family family,
-                               struct input *input)
+static carat_status input_open(struct stage *stage, const carat_gemm_problem *problem,
+                               enum input_family family, struct input *input)
 {
     memset(input, 0, sizeof(*input));
     size_t size = carat_type_size(problem->type_ab);
@@ -86,8 +86,10 @@ static carat_status input_open(struct stage *stage, const carat_gemm_problem *pr
     CARAT_TRY(input_fill(problem->type_ab, family, 2, problem->ldb, b_columns, input->b));
     carat_context *context = stage->place.context;
     void *stream = stage->place.stream;
-    CARAT_TRY(carat_copy(context, (void *)workload_a(&input->workload, 0), input->a, (size_t)a_count * size, stream));
-    CARAT_TRY(carat_copy(context, (void *)workload_b(&input->workload, 0), input->b, (size_t)b_count * size, stream));
+    CARAT_TRY(carat_copy(context, (void *)workload_a(&input->workload, 0), input->a, (size_t)a_count * size,
+                         stream));
+    CARAT_TRY(carat_copy(context, (void *)workload_b(&input->workload, 0), input->b, (size_t)b_count * size,
+                         stream));
     struct source a = {problem->type_ab, input->a, 0, a_count};
     struct source b = {problem->type_ab, input->b, 0, b_count};
     input->references.count = 1;
@@ -134,13 +136,16 @@ static carat_status try_contender(struct contender *contender, struct input *inp
     return CARAT_OK;
 }
 
-static void report_mark(struct verify *verify, const struct contender *contender, carat_type type, const char *what,
-                        int64_t k, const struct mark *mark)
+static void report_mark(struct verify *verify, const struct contender *contender, carat_type type,
+                        const char *what, int64_t k, const struct mark *mark)
 {
-    json_t *line = json_pack("{s:s, s:s, s:s, s:s, s:I, s:s}", "kind", "verify", "contender", contender->name, "dtype",
-                             carat_type_name(type), "family", what, "k", (json_int_t)k, "outcome",
-                             !mark->ran ? "skipped" : mark->right ? "right" : "wrong");
-    json_object_set_new(line, "error", mark->ran && isfinite(mark->error) ? json_real(mark->error) : json_null());
+    json_t *line = json_pack("{s:s, s:s, s:s, s:s, s:I, s:s}", "kind", "verify", "contender", contender->name,
+                             "dtype", carat_type_name(type), "family", what, "k", (json_int_t)k, "outcome",
+                             !mark->ran    ? "skipped"
+                             : mark->right ? "right"
+                                           : "wrong");
+    json_object_set_new(line, "error",
+                        mark->ran && isfinite(mark->error) ? json_real(mark->error) : json_null());
     if (!mark->ran || !mark->right) {
         json_object_set_new(line, "reason", json_string(mark->why));
     }
@@ -187,14 +192,17 @@ static carat_status verify_type(struct verify *verify, carat_type type)
                 int64_t m = shape && size > 61 ? size + odd[0] : size;
                 int64_t n = shape && size > 125 ? size + odd[1] : size;
                 int64_t k = shape ? size + odd[2] : size;
-                progress("verify: %s %s", carat_type_name(type), input_family_name((enum input_family)family));
+                progress("verify: %s %s", carat_type_name(type),
+                         input_family_name((enum input_family)family));
                 carat_gemm_problem problem = packed_problem(type, ops, m, n, k);
                 struct input input;
-                carat_status status = input_open(&field->stages[0], &problem, (enum input_family)family, &input);
+                carat_status status =
+                    input_open(&field->stages[0], &problem, (enum input_family)family, &input);
                 for (int i = 0; i < field->count && status == CARAT_OK; i++) {
                     int of_row = row_type(field, i);
                     if (of_row == 0 || of_row == (int)type) {
-                        status = try_contender(field->contenders[i], &input, (enum input_family)family, &marks[i][family]);
+                        status = try_contender(field->contenders[i], &input, (enum input_family)family,
+                                               &marks[i][family]);
                     }
                 }
                 input_close(&input);
@@ -213,8 +221,9 @@ static carat_status verify_type(struct verify *verify, carat_type type)
         if (of_row == 0 || of_row == (int)type) {
             fprintf(verify->table, "%-34.34s", field->contenders[i]->name);
             for (int family = 0; family < families; family++) {
-                report_mark(verify, field->contenders[i], type, integer ? "all" : input_family_name((enum input_family)family),
-                            size, &marks[i][family]);
+                report_mark(verify, field->contenders[i], type,
+                            integer ? "all" : input_family_name((enum input_family)family), size,
+                            &marks[i][family]);
             }
             fputc('\n', verify->table);
             explain_wrong(verify, marks[i], families);
@@ -258,7 +267,8 @@ static carat_status verify_depth(struct verify *verify)
         if (of_row == 0 || of_row == CARAT_F32) {
             fprintf(verify->table, "%-34.34s", field->contenders[i]->name);
             for (int depth = 0; depth < count; depth++) {
-                report_mark(verify, field->contenders[i], CARAT_F32, "positive", depths[depth], &marks[i][depth]);
+                report_mark(verify, field->contenders[i], CARAT_F32, "positive", depths[depth],
+                            &marks[i][depth]);
             }
             fputc('\n', verify->table);
             explain_wrong(verify, marks[i], count);
@@ -290,28 +300,51 @@ int command_verify(int argc, char **argv)
     int64_t size = 192;
     int64_t deepest = 262144;
     const struct option options[] = {
-        {.name = "--device", .kind = OPTION_TEXT, .target = &device, .value = "DEVICE",
+        {.name = "--device",
+         .kind = OPTION_TEXT,
+         .target = &device,
+         .value = "DEVICE",
          .help = "what is verified: auto, cpu, cuda or cuda:N (auto)"},
-        {.name = "--type", .kind = OPTION_TEXT, .target = &type_text, .value = "TYPE", .help = "only this element type"},
-        {.name = "--kernel", .kind = OPTION_TEXT, .target = &kernel, .value = "NAME",
+        {.name = "--type",
+         .kind = OPTION_TEXT,
+         .target = &type_text,
+         .value = "TYPE",
+         .help = "only this element type"},
+        {.name = "--kernel",
+         .kind = OPTION_TEXT,
+         .target = &kernel,
+         .value = "NAME",
          .help = "only this row of the catalogue, beside the library's choice"},
-        {.name = "--size", .kind = OPTION_COUNT, .target = &size, .value = "N", .help = "m, n and k are about this (192)"},
-        {.name = "--deepest", .kind = OPTION_COUNT, .target = &deepest, .value = "K",
+        {.name = "--size",
+         .kind = OPTION_COUNT,
+         .target = &size,
+         .value = "N",
+         .help = "m, n and k are about this (192)"},
+        {.name = "--deepest",
+         .kind = OPTION_COUNT,
+         .target = &deepest,
+         .value = "K",
          .help = "the longest sums of positive numbers (262144); 0 for none"},
-        {.name = "--json", .kind = OPTION_TEXT, .target = &json_path, .value = "FILE",
+        {.name = "--json",
+         .kind = OPTION_TEXT,
+         .target = &json_path,
+         .value = "FILE",
          .help = "write the errors as JSON (-: to standard output, with the table on standard error)"},
     };
     const struct usage usage = {
         .synopsis = "carat verify [options]",
-        .description = "Multiplies matrices of several families, in all layouts, with the library's choice and (on a\n"
-                       "CUDA device) with every kernel by itself, and prints the largest max |D - ref| / (|A||B|),\n"
-                       "entry by entry, against a reference in higher precision.",
+        .description =
+            "Multiplies matrices of several families, in all layouts, with the library's choice and (on a\n"
+            "CUDA device) with every kernel by itself, and prints the largest max |D - ref| / (|A||B|),\n"
+            "entry by entry, against a reference in higher precision.",
         .options = options,
         .option_count = sizeof(options) / sizeof(options[0]),
-        .notes = "Families: normal, uniform in [-1, 1), positive (uniform in [0, 1)), wide (each entry times its\n"
-                 "own power of two), scaled (each column), integers (whose products must be exact). An error is\n"
-                 "marked ! where it is over what the arithmetic allows; the exit code is then 1. Integer types are\n"
-                 "compared modulo 2^32.",
+        .notes =
+            "Families: normal, uniform in [-1, 1), positive (uniform in [0, 1)), wide (each entry times its\n"
+            "own power of two), scaled (each column), integers (whose products must be exact). An error is\n"
+            "marked ! where it is over what the arithmetic allows; the exit code is then 1. Integer types "
+            "are\n"
+            "compared modulo 2^32.",
     };
     int exit_code;
     if (options_parse(&usage, argc, argv, NULL, 0, &exit_code) < 0) {

@@ -84,9 +84,20 @@ static void wrong_shape_lines_are_refused_with_their_place(void **state)
 {
     (void)state;
     static const char *const lines[] = {
-        "f32",           "f32 NN",          "f32 NX 1 1 1",       "f32 NN 1 1",         "f32 NN 0 1 1",
-        "f32 NN 1 -1 1", "f32 NN 1 1 x",    "f32 NN 1 1 1 0",     "f32 NN 1 1 1 1 1",   "float_with_a_long_name NN 1 1 1",
-        "f32 N 1 1 1",   "f32 NNN 1 1 1",   "f32 NN 1.5 1 1",     "f32 NN 99999999999999999999 1 1",
+        "f32",
+        "f32 NN",
+        "f32 NX 1 1 1",
+        "f32 NN 1 1",
+        "f32 NN 0 1 1",
+        "f32 NN 1 -1 1",
+        "f32 NN 1 1 x",
+        "f32 NN 1 1 1 0",
+        "f32 NN 1 1 1 1 1",
+        "float_with_a_long_name NN 1 1 1",
+        "f32 N 1 1 1",
+        "f32 NNN 1 1 1",
+        "f32 NN 1.5 1 1",
+        "f32 NN 99999999999999999999 1 1",
     };
     for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++) {
         struct shapes shapes = {0};
@@ -124,8 +135,8 @@ static void the_shape_files_that_come_along_are_read(void **state)
 static void reference_of_a_small_product(void **state)
 {
     (void)state;
-    const float a[] = {1, 2, 3, 4, 5, 6};    /* columns (1 2 3) (4 5 6) */
-    const float b[] = {1, -1, 2, 0.5f};      /* columns (1 -1) (2 0.5) */
+    const float a[] = {1, 2, 3, 4, 5, 6}; /* columns (1 2 3) (4 5 6) */
+    const float b[] = {1, -1, 2, 0.5f};   /* columns (1 -1) (2 0.5) */
     const double wanted[] = {-3, -3, -3, 4, 6.5, 9};
     const double sizes[] = {5, 7, 9, 4, 6.5, 9};
     carat_gemm_problem problem = carat_gemm_describe(CARAT_F32, 3, 2, 2);
@@ -365,7 +376,8 @@ static struct ceilings some_ceilings(void)
     struct ceilings ceilings = {.count = 3};
     ceilings.items[0] = (struct ceiling){.name = "ceiling_ffma", .unit = "TFLOP/s", .value = 50};
     ceilings.items[1] = (struct ceiling){.name = "ceiling_copy", .unit = "GB/s", .value = 4000};
-    ceilings.items[2] = (struct ceiling){.name = "ceiling_dmma", .unit = "TFLOP/s", .reason = "not on this device"};
+    ceilings.items[2] =
+        (struct ceiling){.name = "ceiling_dmma", .unit = "TFLOP/s", .reason = "not on this device"};
     return ceilings;
 }
 
@@ -439,7 +451,8 @@ static void contenders_are_checked_and_timed(void **state)
     assert_int_equal(field_add_carat(&field), CARAT_OK);
     assert_int_equal(field_add_peer(&field, "openblas"), CARAT_OK);
     for (int type = CARAT_F32; type <= CARAT_S8; type++) {
-        struct shape shape = {.type = (carat_type)type, .layout = "TN", .m = 33, .n = 20, .k = 40, .batch = 3};
+        struct shape shape = {
+            .type = (carat_type)type, .layout = "TN", .m = 33, .n = 20, .k = 40, .batch = 3};
         carat_gemm_problem problem = shape_problem(&shape);
         assert_int_equal(field_measure(&field, &problem, &options, results), CARAT_OK);
         for (int i = 0; i < 2; i++) {
@@ -465,15 +478,21 @@ static void contenders_are_checked_and_timed(void **state)
 static void a_result_in_json_has_every_field(void **state)
 {
     (void)state;
-    static const char *const keys[] = {"dtype",   "layout",        "m",        "n",      "k",
-                                       "batch",   "contender",     "accuracy", "time_us", "graph_time_us",
-                                       "tflops",  "share_of_ceiling", "plan",  "sm_clock_mhz", "power_w",
-                                       "error",   "ratio"};
+    static const char *const keys[] = {"dtype",   "layout",        "m",         "n",
+                                       "k",       "batch",         "contender", "accuracy",
+                                       "time_us", "graph_time_us", "tflops",    "share_of_ceiling",
+                                       "plan",    "sm_clock_mhz",  "power_w",   "error",
+                                       "ratio"};
     struct ceilings ceilings = some_ceilings();
     struct contender contender = {.name = "carat", .accuracy = "strict"};
     carat_gemm_problem problem = carat_gemm_describe(CARAT_F32, 1000, 1000, 1000);
-    struct result result = {.outcome = OUTCOME_TIMED, .time_us = 100, .graph_time_us = 80, .error = 1e-7, .plan = "p",
-                            .sm_clock_mhz = 1980, .power_w = 500};
+    struct result result = {.outcome = OUTCOME_TIMED,
+                            .time_us = 100,
+                            .graph_time_us = 80,
+                            .error = 1e-7,
+                            .plan = "p",
+                            .sm_clock_mhz = 1980,
+                            .power_w = 500};
     json_t *line = report_result(&contender, &problem, &result, &ceilings, 40e-6);
     for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
         assert_non_null(json_object_get(line, keys[i]));

@@ -10,7 +10,8 @@ void cblas_sgemm(int order, int op_a, int op_b, int m, int n, int k, float alpha
         for (int i = 0; i < m; i++) {
             float sum = 0;
             for (int l = 0; l < k; l++) {
-                sum += (op_a == 111 ? a[i + l * lda] : a[l + i * lda]) * (op_b == 111 ? b[l + j * ldb] : b[j + l * ldb]);
+                sum += (op_a == 111 ? a[i + l * lda] : a[l + i * lda]) *
+                       (op_b == 111 ? b[l + j * ldb] : b[j + l * ldb]);
             }
             c[i + j * ldc] = alpha * sum + (beta == 0 ? 0 : beta * c[i + j * ldc]);
         }

@@ -102,10 +102,11 @@ static void describe(const struct product *x, char *text, size_t size)
 {
     const carat_gemm_problem *p = &x->problem;
     snprintf(text, size,
-             "%s %s order %d ops %d%d %" PRId64 " x %" PRId64 " x %" PRId64 " ld %" PRId64 " %" PRId64 " %" PRId64
-             " batch %" PRId64 " alpha %g beta %g place %d shift %" PRId64,
-             x->row ? x->row->name : "library", carat_type_name(p->type_ab), (int)p->order, (int)p->op_a, (int)p->op_b,
-             p->m, p->n, p->k, p->lda, p->ldb, p->ldd, p->batch, x->alpha, x->beta, (int)x->place, x->shift);
+             "%s %s order %d ops %d%d %" PRId64 " x %" PRId64 " x %" PRId64 " ld %" PRId64 " %" PRId64
+             " %" PRId64 " batch %" PRId64 " alpha %g beta %g place %d shift %" PRId64,
+             x->row ? x->row->name : "library", carat_type_name(p->type_ab), (int)p->order, (int)p->op_a,
+             (int)p->op_b, p->m, p->n, p->k, p->lda, p->ldb, p->ldd, p->batch, x->alpha, x->beta,
+             (int)x->place, x->shift);
 }
 
 /* A buffer in one of the places, with guard bytes, and the host's picture of it. */
@@ -117,11 +118,20 @@ struct buffer {
     unsigned char *memory;
 };
 
-static size_t buffer_total(const struct buffer *buffer) { return buffer->bytes + buffer->shift + 2 * GUARD_BYTES; }
+static size_t buffer_total(const struct buffer *buffer)
+{
+    return buffer->bytes + buffer->shift + 2 * GUARD_BYTES;
+}
 
-static void *buffer_picture(const struct buffer *buffer) { return buffer->picture + GUARD_BYTES + buffer->shift; }
+static void *buffer_picture(const struct buffer *buffer)
+{
+    return buffer->picture + GUARD_BYTES + buffer->shift;
+}
 
-static void *buffer_pointer(const struct buffer *buffer) { return buffer->memory + GUARD_BYTES + buffer->shift; }
+static void *buffer_pointer(const struct buffer *buffer)
+{
+    return buffer->memory + GUARD_BYTES + buffer->shift;
+}
 
 static bool buffer_create(struct buffer *buffer, enum place place, size_t bytes, size_t shift)
 {
@@ -167,8 +177,8 @@ static void buffer_fill(const struct buffer *buffer, carat_type type, struct ran
     }
 }
 
-static size_t stored_bytes(const carat_gemm_problem *p, int64_t rows, int64_t columns, int64_t ld, int64_t stride,
-                           carat_type type)
+static size_t stored_bytes(const carat_gemm_problem *p, int64_t rows, int64_t columns, int64_t ld,
+                           int64_t stride, carat_type type)
 {
     if (rows == 0 || columns == 0 || p->batch == 0) {
         return 0;
@@ -204,11 +214,16 @@ static carat_status matrices_create(const struct product *x, uint64_t seed, stru
     size_t scalar_bytes = carat_type_size(carat_scalar_type(p->type_ab));
     enum place scalars = x->scalars_on_device ? PLACE_DEVICE : PLACE_PAGEABLE;
     memset(matrices, 0, sizeof(*matrices));
-    bool made = buffer_create(&matrices->a, x->place,
-                              stored_bytes(p, ta ? p->k : p->m, ta ? p->m : p->k, p->lda, p->stride_a, p->type_ab), shift);
+    bool made = buffer_create(
+        &matrices->a, x->place,
+        stored_bytes(p, ta ? p->k : p->m, ta ? p->m : p->k, p->lda, p->stride_a, p->type_ab), shift);
     made = buffer_create(&matrices->b, x->place,
-                         stored_bytes(p, tb ? p->n : p->k, tb ? p->k : p->n, p->ldb, p->stride_b, p->type_ab), shift) && made;
-    made = buffer_create(&matrices->d, x->place, stored_bytes(p, p->m, p->n, p->ldd, p->stride_d, p->type_cd), 0) && made;
+                         stored_bytes(p, tb ? p->n : p->k, tb ? p->k : p->n, p->ldb, p->stride_b, p->type_ab),
+                         shift) &&
+           made;
+    made = buffer_create(&matrices->d, x->place, stored_bytes(p, p->m, p->n, p->ldd, p->stride_d, p->type_cd),
+                         0) &&
+           made;
     made = buffer_create(&matrices->alpha, scalars, scalar_bytes, 0) && made;
     made = buffer_create(&matrices->beta, scalars, scalar_bytes, 0) && made;
     if (!made) {
@@ -228,7 +243,8 @@ static carat_status matrices_create(const struct product *x, uint64_t seed, stru
     struct scalar beta = scalar_of(p->type_ab, x->beta);
     memcpy(buffer_picture(&matrices->alpha), alpha.bits, scalar_bytes);
     memcpy(buffer_picture(&matrices->beta), beta.bits, scalar_bytes);
-    const struct buffer *all[] = {&matrices->a, &matrices->b, &matrices->d, &matrices->alpha, &matrices->beta};
+    const struct buffer *all[] = {&matrices->a, &matrices->b, &matrices->d, &matrices->alpha,
+                                  &matrices->beta};
     for (int i = 0; i < 5; i++) {
         carat_status status = buffer_upload(all[i]);
         if (status != CARAT_OK) {
@@ -249,12 +265,14 @@ static carat_status run_on(const struct product *x, const struct matrices *m, vo
         struct operands operands;
         carat_status status = problem_check(&x->problem, &problem);
         if (status == CARAT_OK) {
-            status = problem_operands(&problem, alpha, buffer_pointer(&m->a), buffer_pointer(&m->b), beta, c, d, &operands);
+            status = problem_operands(&problem, alpha, buffer_pointer(&m->a), buffer_pointer(&m->b), beta, c,
+                                      d, &operands);
         }
         return status == CARAT_OK ? cuda_gemm_with(device, x->row, &problem, &operands, stream) : status;
     }
     carat_run run = {.stream = stream};
-    return carat_gemm(context, &x->problem, alpha, buffer_pointer(&m->a), buffer_pointer(&m->b), beta, c, d, &run);
+    return carat_gemm(context, &x->problem, alpha, buffer_pointer(&m->a), buffer_pointer(&m->b), beta, c, d,
+                      &run);
 }
 
 /* The i-th of `wanted` positions out of length: all, or the ends and one of each strip between. */
@@ -300,8 +318,10 @@ static bool compare(const struct product *x, const struct matrices *m, char *why
                 right = expected_holds(&expected, p->type_cd, d, at);
                 if (!right) {
                     snprintf(why, why_size,
-                             "D(%" PRId64 ", %" PRId64 ") of problem %" PRId64 " is %.17Lg, not %.17Lg within %.3Lg", row,
-                             column, index, element_get(p->type_cd, d, at), expected.value, expected.bound);
+                             "D(%" PRId64 ", %" PRId64 ") of problem %" PRId64
+                             " is %.17Lg, not %.17Lg within %.3Lg",
+                             row, column, index, element_get(p->type_cd, d, at), expected.value,
+                             expected.bound);
                 }
             }
         }
@@ -331,7 +351,8 @@ static void check_product(const struct product *x)
     char text[400];
     char why[400];
     describe(x, text, sizeof(text));
-    carat_status status = matrices_create(x, 1234567 + (uint64_t)(x->problem.m * 31 + x->problem.n * 7 + x->problem.k), &m);
+    carat_status status =
+        matrices_create(x, 1234567 + (uint64_t)(x->problem.m * 31 + x->problem.n * 7 + x->problem.k), &m);
     if (status != CARAT_OK) {
         failed("%s: its matrices: %s", text, carat_last_message());
     } else {
@@ -386,13 +407,15 @@ struct shape {
 };
 
 static const struct shape small_shapes[] = {{33, 17, 20}, {64, 64, 32}, {1, 1, 1}};
-static const struct shape shapes[] = {{1, 1, 1},      {3, 5, 7},      {33, 65, 129},   {128, 128, 128}, {129, 257, 100},
-                                      {256, 384, 64}, {100, 1, 300},  {1, 100, 300},   {77, 31, 0},     {512, 130, 40},
-                                      {64, 64, 1000}, {1000, 700, 90}, {260, 132, 516}, {128, 256, 17}};
+static const struct shape shapes[] = {{1, 1, 1},       {3, 5, 7},      {33, 65, 129},  {128, 128, 128},
+                                      {129, 257, 100}, {256, 384, 64}, {100, 1, 300},  {1, 100, 300},
+                                      {77, 31, 0},     {512, 130, 40}, {64, 64, 1000}, {1000, 700, 90},
+                                      {260, 132, 516}, {128, 256, 17}};
 
 static const struct shape *shape_list(int *count)
 {
-    *count = reduced ? (int)(sizeof(small_shapes) / sizeof(small_shapes[0])) : (int)(sizeof(shapes) / sizeof(shapes[0]));
+    *count = reduced ? (int)(sizeof(small_shapes) / sizeof(small_shapes[0]))
+                     : (int)(sizeof(shapes) / sizeof(shapes[0]));
     return reduced ? small_shapes : shapes;
 }
 
@@ -426,7 +449,8 @@ static void check_rows(void)
                 if (row->layout != LAYOUT_ANY && row->layout != LAYOUT_NN + ops) {
                     continue;
                 }
-                struct product x = product_of((carat_type)row->element, CARAT_COLUMN_MAJOR, ops, m, n, k, s % 2 ? unit : 0);
+                struct product x =
+                    product_of((carat_type)row->element, CARAT_COLUMN_MAJOR, ops, m, n, k, s % 2 ? unit : 0);
                 x.row = row;
                 x.alpha = s % 3 ? -2 : 1;
                 x.beta = s % 2 ? 3 : 0;
@@ -435,15 +459,17 @@ static void check_rows(void)
             }
         }
         if (!ladder) {
-            struct product x = product_of((carat_type)row->element, CARAT_COLUMN_MAJOR,
-                                          row->layout == LAYOUT_ANY ? 0 : row->layout - LAYOUT_NN, 48, 32, 64, 0);
+            struct product x =
+                product_of((carat_type)row->element, CARAT_COLUMN_MAJOR,
+                           row->layout == LAYOUT_ANY ? 0 : row->layout - LAYOUT_NN, 48, 32, 64, 0);
             x.row = row;
             make_batch(&x, 3, 64);
             check_product(&x);
         }
         if (row->rung > 0 || !ladder) {
-            struct product x = product_of((carat_type)row->element, CARAT_COLUMN_MAJOR,
-                                          row->layout == LAYOUT_ANY ? 0 : row->layout - LAYOUT_NN, 64, 48, 32, 0);
+            struct product x =
+                product_of((carat_type)row->element, CARAT_COLUMN_MAJOR,
+                           row->layout == LAYOUT_ANY ? 0 : row->layout - LAYOUT_NN, 64, 48, 32, 0);
             x.row = row;
             x.alpha = 0; /* A and B are not read */
             x.beta = 2;
@@ -463,7 +489,8 @@ static void check_products(void)
         for (int ops = 0; ops < 4; ops++) {
             for (int s = 0; s < count; s++) {
                 for (int order = 0; order < 2; order++) {
-                    struct product x = product_of(types[t], (carat_order)order, ops, list[s].m, list[s].n, list[s].k, 0);
+                    struct product x =
+                        product_of(types[t], (carat_order)order, ops, list[s].m, list[s].n, list[s].k, 0);
                     x.alpha = scalars[(s + ops + order) % 3][0];
                     x.beta = scalars[(s + ops + order) % 3][1];
                     check_product(&x);
@@ -503,7 +530,8 @@ static void check_products(void)
     begin_group();
     for (int t = 0; t < TYPE_COUNT; t++) {
         for (int ops = 0; ops < 4; ops++) {
-            struct product x = product_of(types[t], CARAT_COLUMN_MAJOR, ops, 24, 20, reduced ? 1500 : 30000, 0);
+            struct product x =
+                product_of(types[t], CARAT_COLUMN_MAJOR, ops, 24, 20, reduced ? 1500 : 30000, 0);
             x.alpha = 2;
             x.beta = 1;
             check_product(&x);
@@ -531,8 +559,9 @@ static void check_host_pointers(void)
     for (int t = 0; t < TYPE_COUNT; t++) {
         for (int place = PLACE_PINNED; place <= PLACE_PAGEABLE; place++) {
             for (int ops = 0; ops < 4; ops++) {
-                struct product x = reduced ? product_of(types[t], CARAT_COLUMN_MAJOR, ops, 40, 30, 20, ops)
-                                           : product_of(types[t], CARAT_COLUMN_MAJOR, ops, 700, 500, 300, ops);
+                struct product x = reduced
+                                       ? product_of(types[t], CARAT_COLUMN_MAJOR, ops, 40, 30, 20, ops)
+                                       : product_of(types[t], CARAT_COLUMN_MAJOR, ops, 700, 500, 300, ops);
                 x.place = (enum place)place;
                 x.beta = ops % 2;
                 check_product(&x);
@@ -597,7 +626,8 @@ static void check_graphs(void)
     begin_group();
     for (int t = 0; t < TYPE_COUNT; t++) {
         for (int split = 0; split < 2; split++) {
-            struct product x = product_of(types[t], CARAT_COLUMN_MAJOR, 2, 48, 40, split ? reduced ? 1500 : 20000 : 64, 0);
+            struct product x =
+                product_of(types[t], CARAT_COLUMN_MAJOR, 2, 48, 40, split ? reduced ? 1500 : 20000 : 64, 0);
             struct matrices m;
             void *stream = NULL;
             void *graph = NULL;
@@ -638,9 +668,10 @@ static void check_bits(void)
     begin_group();
     for (int t = 0; t < TYPE_COUNT; t++) {
         for (int kind = 0; kind < 3; kind++) {
-            struct product x = kind == 0   ? product_of(types[t], CARAT_COLUMN_MAJOR, 0, 150, 130, 97, 0)
-                               : kind == 1 ? product_of(types[t], CARAT_COLUMN_MAJOR, 1, 30, 20, reduced ? 1500 : 30000, 0)
-                                           : product_of(types[t], CARAT_COLUMN_MAJOR, 2, reduced ? 64 : 1024, 256, 128, 0);
+            struct product x =
+                kind == 0   ? product_of(types[t], CARAT_COLUMN_MAJOR, 0, 150, 130, 97, 0)
+                : kind == 1 ? product_of(types[t], CARAT_COLUMN_MAJOR, 1, 30, 20, reduced ? 1500 : 30000, 0)
+                            : product_of(types[t], CARAT_COLUMN_MAJOR, 2, reduced ? 64 : 1024, 256, 128, 0);
             struct matrices m;
             expect(matrices_create(&x, 3, &m) == CARAT_OK, "matrices are made");
             unsigned char *first = malloc(buffer_total(&m.d));
@@ -648,7 +679,8 @@ static void check_bits(void)
             bool same = first && later;
             for (int run = 0; run < RUNS && same; run++) {
                 same = run_on(&x, &m, NULL) == CARAT_OK && carat_synchronize(context, NULL) == CARAT_OK &&
-                       carat_copy(context, run ? later : first, m.d.memory, buffer_total(&m.d), NULL) == CARAT_OK &&
+                       carat_copy(context, run ? later : first, m.d.memory, buffer_total(&m.d), NULL) ==
+                           CARAT_OK &&
                        (run == 0 || memcmp(first, later, buffer_total(&m.d)) == 0);
             }
             char text[400];
@@ -676,8 +708,12 @@ static void *work(void *argument)
         return NULL;
     }
     for (int i = 0; i < (reduced ? 2 : 12); i++) {
-        struct product x = product_of(types[(worker->number + i) % TYPE_COUNT], CARAT_COLUMN_MAJOR, i % 4, 60 + i, 50,
-                                      i % 3 ? 30 : reduced ? 500 : 9000, 0);
+        struct product x =
+            product_of(types[(worker->number + i) % TYPE_COUNT], CARAT_COLUMN_MAJOR, i % 4, 60 + i, 50,
+                       i % 3     ? 30
+                       : reduced ? 500
+                                 : 9000,
+                       0);
         struct matrices m;
         char why[400];
         bool right = matrices_create(&x, (uint64_t)(worker->number * 100 + i), &m) == CARAT_OK &&
@@ -709,7 +745,8 @@ static void check_threads(void)
 
 /* ---- Around the product ---- */
 
-static void check_elementwise(carat_type type, int64_t m, int64_t n, int64_t pad, int64_t shift, bool transpose)
+static void check_elementwise(carat_type type, int64_t m, int64_t n, int64_t pad, int64_t shift,
+                              bool transpose)
 {
     struct buffer a;
     struct buffer b;
@@ -723,7 +760,9 @@ static void check_elementwise(carat_type type, int64_t m, int64_t n, int64_t pad
     struct scalar scale_bits = scalar_of(type, scale);
     struct scalar add_bits = scalar_of(type, add);
     bool made = buffer_create(&a, PLACE_DEVICE, (size_t)(lda * (n - 1) + m) * size, (size_t)shift * size);
-    made = buffer_create(&b, PLACE_DEVICE, (size_t)(ldb * (columns_b - 1) + rows_b) * size, (size_t)shift * size) && made;
+    made = buffer_create(&b, PLACE_DEVICE, (size_t)(ldb * (columns_b - 1) + rows_b) * size,
+                         (size_t)shift * size) &&
+           made;
     struct random random = {11};
     unsigned char *now = made ? malloc(buffer_total(&b)) : NULL;
     carat_status status = now ? CARAT_OK : CARAT_OUT_OF_HOST_MEMORY;
@@ -735,10 +774,11 @@ static void check_elementwise(carat_type type, int64_t m, int64_t n, int64_t pad
         status = buffer_upload(&b);
     }
     if (status == CARAT_OK) {
-        status = transpose ? carat_transpose(context, CARAT_COLUMN_MAJOR, type, m, n, buffer_pointer(&a), lda,
-                                             buffer_pointer(&b), ldb, NULL)
-                           : carat_scale_add(context, CARAT_COLUMN_MAJOR, type, m, n, scale_bits.bits, buffer_pointer(&a),
-                                             lda, add_bits.bits, buffer_pointer(&b), ldb, NULL);
+        status = transpose
+                     ? carat_transpose(context, CARAT_COLUMN_MAJOR, type, m, n, buffer_pointer(&a), lda,
+                                       buffer_pointer(&b), ldb, NULL)
+                     : carat_scale_add(context, CARAT_COLUMN_MAJOR, type, m, n, scale_bits.bits,
+                                       buffer_pointer(&a), lda, add_bits.bits, buffer_pointer(&b), ldb, NULL);
     }
     if (status == CARAT_OK) {
         status = carat_copy(context, now, b.memory, buffer_total(&b), NULL);
@@ -752,7 +792,8 @@ static void check_elementwise(carat_type type, int64_t m, int64_t n, int64_t pad
             if (transpose) {
                 memcpy(wanted, (char *)buffer_picture(&a) + (size_t)(i + j * lda) * size, size);
             } else { /* a long double holds the exact value of the fused multiply-add of all types but f64 */
-                element_set(type, wanted, 0, element_get(type, buffer_picture(&a), i + j * lda) * scale + add);
+                element_set(type, wanted, 0,
+                            element_get(type, buffer_picture(&a), i + j * lda) * scale + add);
             }
             if (type == CARAT_F64 && !transpose) { /* it was rounded twice: one unit in the last place */
                 long double got = element_get(type, content, at);
@@ -780,7 +821,8 @@ static void check_elementwise(carat_type type, int64_t m, int64_t n, int64_t pad
 
 static void check_around(void)
 {
-    static const struct shape sizes[] = {{1, 1, 0}, {7, 5, 0}, {64, 64, 0}, {129, 67, 0}, {300, 1, 0}, {1, 300, 0}, {1000, 513, 0}};
+    static const struct shape sizes[] = {{1, 1, 0},   {7, 5, 0},   {64, 64, 0},   {129, 67, 0},
+                                         {300, 1, 0}, {1, 300, 0}, {1000, 513, 0}};
     begin_group();
     for (int t = 0; t < TYPE_COUNT; t++) {
         for (int s = 0; s < (reduced ? 4 : 7); s++) {
@@ -810,15 +852,19 @@ static void check_refusals(void)
     void *b = buffer_pointer(&m.b);
     void *d = buffer_pointer(&m.d);
     const carat_gemm_problem *p = &x.problem;
-    expect(carat_gemm(context, p, &one, NULL, b, &zero, NULL, d, NULL) == CARAT_INVALID_ARGUMENT, "a NULL A is refused");
+    expect(carat_gemm(context, p, &one, NULL, b, &zero, NULL, d, NULL) == CARAT_INVALID_ARGUMENT,
+           "a NULL A is refused");
     expect(carat_gemm(context, p, &one, host, b, &zero, NULL, d, NULL) == CARAT_INVALID_ARGUMENT,
            "a mixed set of host and device matrices is refused");
-    expect(carat_gemm(context, p, &one, d, b, &zero, NULL, d, NULL) == CARAT_INVALID_ARGUMENT, "D over A is refused");
+    expect(carat_gemm(context, p, &one, d, b, &zero, NULL, d, NULL) == CARAT_INVALID_ARGUMENT,
+           "D over A is refused");
     carat_gemm_problem wrong = *p;
     wrong.lda = 3;
-    expect(carat_gemm(context, &wrong, &one, a, b, &zero, NULL, d, NULL) == CARAT_INVALID_ARGUMENT, "a short lda is refused");
+    expect(carat_gemm(context, &wrong, &one, a, b, &zero, NULL, d, NULL) == CARAT_INVALID_ARGUMENT,
+           "a short lda is refused");
     void *too_much = &host;
-    expect(carat_allocate(context, CARAT_MEMORY_DEVICE, (size_t)1 << 46, &too_much) == CARAT_OUT_OF_DEVICE_MEMORY &&
+    expect(carat_allocate(context, CARAT_MEMORY_DEVICE, (size_t)1 << 46, &too_much) ==
+                   CARAT_OUT_OF_DEVICE_MEMORY &&
                too_much == NULL,
            "64 TiB are refused");
     expect(carat_synchronize(context, NULL) == CARAT_OK, "the device works on");
@@ -832,7 +878,8 @@ static void check_refusals(void)
     expect(carat_plan_create(context, &deep, &plan) == CARAT_OK, "a deep product is planned");
     if (plan && carat_plan_workspace(plan) > 256) {
         void *workspace = NULL;
-        expect(carat_allocate(context, CARAT_MEMORY_DEVICE, 256, &workspace) == CARAT_OK, "256 bytes are there");
+        expect(carat_allocate(context, CARAT_MEMORY_DEVICE, 256, &workspace) == CARAT_OK,
+               "256 bytes are there");
         struct product y = product_of(CARAT_F32, CARAT_COLUMN_MAJOR, 0, 16, 16, 200000, 0);
         struct matrices large;
         expect(matrices_create(&y, 1, &large) == CARAT_OK, "matrices are made");
