@@ -31,7 +31,7 @@
 
 /* ---- What a row can do ---- */
 
-static bool runs_on(const struct kernel *kernel, const struct device_traits *traits)
+bool kernel_runs_on(const struct kernel *kernel, const struct device_traits *traits)
 {
     bool has_instructions = kernel->arch_specific ? kernel->arch == traits->compute_capability
                                                   : kernel->arch <= traits->compute_capability;
@@ -75,7 +75,7 @@ bool kernel_multiplies(const struct kernel *kernel, const struct device_traits *
                        const struct problem *p)
 {
     return kernel->operation == OPERATION_GEMM && kernel->element == (int)p->type_ab &&
-           runs_on(kernel, traits) && has_layout(kernel, p) && within_limit(kernel, p) &&
+           kernel_runs_on(kernel, traits) && has_layout(kernel, p) && within_limit(kernel, p) &&
            columns_aligned(kernel, p);
 }
 
@@ -84,7 +84,7 @@ static const struct kernel *reduce_row(const struct device_traits *traits, const
     for (int i = 0; i < carat_catalog_count; i++) {
         const struct kernel *kernel = &carat_catalog[i];
         if (kernel->operation == OPERATION_REDUCE && kernel->element == (int)p->type_ab &&
-            runs_on(kernel, traits)) {
+            kernel_runs_on(kernel, traits)) {
             return kernel;
         }
     }

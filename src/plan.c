@@ -77,7 +77,7 @@ static uint64_t problem_hash(const struct problem *problem)
     return hash;
 }
 
-static bool problem_equal(const struct problem *x, const struct problem *y)
+bool problem_equal(const struct problem *x, const struct problem *y)
 {
     struct key key_x = problem_key(x);
     struct key key_y = problem_key(y);

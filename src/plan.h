@@ -43,6 +43,12 @@ carat_status plan_choose(
     const struct problem *problem,
     struct plan *plan);
 
+/* Whether two problems are the same, so that one's plan serves the other. */
+bool problem_equal(const struct problem *x, const struct problem *y);
+
+/* Whether a row of any kind is in this build and runs on the device. */
+bool kernel_runs_on(const struct kernel *kernel, const struct device_traits *traits);
+
 /* Whether a row of OPERATION_GEMM can compute the problem on the device, where A and B begin aligned. */
 bool kernel_multiplies(
     const struct kernel *kernel,

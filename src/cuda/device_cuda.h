@@ -120,9 +120,6 @@ carat_status workspace_drop(struct cuda_device *device, CUstream stream);
 
 /* ---- Kernels (kernels.c) ---- */
 
-/* Whether the row is in this library and runs on this device. */
-bool kernel_fits(const struct cuda_device *device, const struct kernel *kernel);
-
 /* The row's function, loaded at first use. */
 carat_status kernel_load(struct cuda_device *device, const struct kernel *kernel, CUfunction *function);
 void kernels_unload(struct cuda_device *device);

@@ -114,11 +114,7 @@ static carat_status gemm(struct cuda_device *device, const struct plan *plan, co
         .c_place = matrices[C].place,
         .d_place = matrices[D].place,
     };
-    struct problem read = *problem;
-    if (!reads_ab) {
-        read.k = 0; /* A and B are not copied either */
-    }
-    return host_gemm(device, &read, &placed, run->stream);
+    return host_gemm(device, plan, &placed, run->stream);
 }
 
 carat_status cuda_gemm(struct device *base, const struct plan *plan, const struct operands *operands,

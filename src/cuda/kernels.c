@@ -9,16 +9,9 @@
 /* What a block may have without asking the driver for more. */
 #define SHARED_WITHOUT_ASKING (48 * 1024)
 
-bool kernel_fits(const struct cuda_device *device, const struct kernel *kernel)
-{
-    int capability = device->base.traits.compute_capability;
-    bool fits = kernel->arch_specific ? capability == kernel->arch : capability >= kernel->arch;
-    return fits && kernel->image;
-}
-
 carat_status cuda_kernel_check(struct device *base, const struct kernel *kernel)
 {
-    int capability = base->traits.compute_capability;
+    const struct device_traits *traits = &base->traits;
     if (kernel < carat_catalog || kernel >= carat_catalog + carat_catalog_count) {
         return fail(CARAT_INVALID_ARGUMENT, "kernel is no row of the catalogue");
     }
@@ -26,12 +19,15 @@ carat_status cuda_kernel_check(struct device *base, const struct kernel *kernel)
         return fail(CARAT_UNSUPPORTED,
                     "kernel %s is not in this library: the nvcc it was built with was too old", kernel->name);
     }
-    return kernel_fits(cuda_device_of(base), kernel)
+    return kernel_runs_on(kernel, traits)
                ? CARAT_OK
                : fail(CARAT_UNSUPPORTED,
-                      "kernel %s needs compute capability %d.%d%s, but the device has %d.%d", kernel->name,
-                      kernel->arch / 10, kernel->arch % 10, kernel->arch_specific ? " and no other" : "",
-                      capability / 10, capability % 10);
+                      "kernel %s needs compute capability %d.%d%s and %d bytes of shared memory, but the "
+                      "device "
+                      "has %d.%d and %d",
+                      kernel->name, kernel->arch / 10, kernel->arch % 10,
+                      kernel->arch_specific ? " and no other" : "", kernel->shared_bytes,
+                      traits->compute_capability / 10, traits->compute_capability % 10, traits->shared_bytes);
 }
 
 static carat_status load(struct cuda_device *device, const struct kernel *kernel, CUmodule *module,

@@ -150,7 +150,7 @@ static carat_status elementwise_kernel(struct cuda_device *device, int operation
         const struct kernel *kernel = &carat_catalog[i];
         bool suits = operation == OPERATION_TRANSPOSE ? kernel->element_bytes == (int)carat_type_size(type)
                                                       : kernel->element == (int)type;
-        if (kernel->operation == operation && suits && kernel_fits(device, kernel)) {
+        if (kernel->operation == operation && suits && kernel_runs_on(kernel, &device->base.traits)) {
             *chosen = kernel;
             return CARAT_OK;
         }

@@ -327,7 +327,11 @@ static carat_status plan_block(struct job *job, struct block *block)
     void *plans = job->plans;
     CARAT_TRY(make_room(&plans, job->plan_count, sizeof(*job->plans)));
     job->plans = plans;
-    CARAT_TRY(plan_choose(&job->device->base.traits, &problem, &job->plans[job->plan_count]));
+    if (problem_equal(&problem, &job->plan->problem)) {
+        job->plans[job->plan_count] = *job->plan;
+    } else {
+        CARAT_TRY(plan_choose(&job->device->base.traits, &problem, &job->plans[job->plan_count]));
+    }
     block->plan = job->plan_count++;
     return CARAT_OK;
 }
@@ -614,16 +618,21 @@ static carat_status run_with_set(struct job *job, carat_status (*run)(struct job
     return status;
 }
 
-carat_status host_gemm(struct cuda_device *device, const struct problem *problem,
+carat_status host_gemm(struct cuda_device *device, const struct plan *plan,
                        const struct host_operands *operands, CUstream stream)
 {
     struct job job = {
         .device = device,
-        .problem = *problem,
+        .problem = plan->problem,
+        .plan = plan,
         .alpha = operands->alpha,
         .beta = operands->beta,
         .launch = launch_product,
     };
+    if (!operands->a) {
+        job.problem.k = 0;
+    }
+    const struct problem *problem = &job.problem;
     struct extent a = problem_extent_a(problem);
     struct extent b = problem_extent_b(problem);
     struct extent c = problem_extent_c(problem);

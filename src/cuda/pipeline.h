@@ -68,7 +68,8 @@ struct job {
     size_t workspace_offset;
 
     /* What is computed: launch puts one block on the compute stream. */
-    struct problem problem;  /* of a product */
+    const struct plan *plan; /* the caller's, of the whole product */
+    struct problem problem;  /* its problem, with k 0 where A and B are not read */
     struct elementwise work; /* of scale_add and transpose */
     scalar_argument alpha;   /* or scale */
     scalar_argument beta;    /* or shift */
@@ -113,7 +114,7 @@ void lines_copy(const struct job *job, const struct piece *piece, enum direction
 /* Runs the job's pieces and blocks with as many threads as its staged bytes are worth (staging.c). */
 carat_status job_run_staged(struct job *job);
 
-/* A product of matrices in host memory. place says of a, b, c, d whether it is pinned. */
+/* The operands of a product whose matrices are in host memory. A place says whether it is pinned. */
 struct host_operands {
     scalar_argument alpha;
     scalar_argument beta;
@@ -126,7 +127,7 @@ struct host_operands {
     enum place c_place;
     enum place d_place;
 };
-carat_status host_gemm(struct cuda_device *device, const struct problem *problem,
+carat_status host_gemm(struct cuda_device *device, const struct plan *plan,
                        const struct host_operands *operands, CUstream stream);
 
 /* work's a and b are in host memory; scale and shift are NULL for a transpose. */
