@@ -238,7 +238,7 @@ static void a_wrong_tile_is_found(void **state)
     assert_true(check.pass);
     assert_true(check.rows < M || check.columns < N);
     float *d = (float *)product.d;
-    for (int64_t row = 0; row + TILE <= M; row += TILE) {
+    for (int64_t row = 0; row + TILE <= M; row += 4 * TILE) {
         for (int64_t column = 0; column + TILE <= N; column += 8 * TILE) {
             for (int64_t i = 0; i < TILE * TILE; i++) {
                 d[row + i % TILE + (column + i / TILE) * M] += 1;

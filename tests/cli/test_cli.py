@@ -2,8 +2,8 @@
 
     CARAT_PROGRAM=build/cli/carat CARAT_SOURCE=. python3 tests/cli/test_cli.py [class ...]
 
-Arrays go to the program as NumPy writes them and come back as NumPy reads them; results are compared with NumPy's
-in longdouble, or in Python's integers modulo 2^32.
+Arrays go to the program as NumPy writes them and come back as NumPy reads them; results are compared with
+NumPy's in longdouble, or with Python's integers modulo 2^32.
 """
 
 import io
@@ -98,7 +98,12 @@ class Case(unittest.TestCase):
 
     def carat(self, *arguments, code=0, quiet=True, **options):
         result = subprocess.run(
-            [PROGRAM, *map(str, arguments)], capture_output=True, env=self.environment, timeout=300, text=True, **options
+            [PROGRAM, *map(str, arguments)],
+            capture_output=True,
+            env=self.environment,
+            timeout=300,
+            text=True,
+            **options,
         )
         self.assertEqual(result.returncode, code, f"{arguments}\n{result.stdout}\n{result.stderr}")
         if code == 0 and quiet:
@@ -106,6 +111,13 @@ class Case(unittest.TestCase):
         for text in (result.stdout, result.stderr):
             self.assertNotRegex(text, r"[\x00-\x09\x0b-\x1f\x7f]", "control characters in piped output")
         return result
+
+    def gemm(self, a, b, *arguments, c=None):
+        """Multiplies arrays by way of files; what the program says, and D."""
+        files = [self.save("A.npy", a), self.save("B.npy", b), "-o", self.path("D.npy")]
+        files += [] if c is None else ["--c", self.save("C.npy", c)]
+        text = self.carat("gemm", *files, *arguments).stdout
+        return text, numpy.load(self.path("D.npy"))
 
     def refused(self, message, *arguments, code=1):
         """The arguments fail with the message, and leave the folder as it was."""
@@ -143,7 +155,8 @@ class Case(unittest.TestCase):
         unit, result_unit = TYPES[name][2:]
         allowed = (1.1 * k + 8) * unit * scale + result_unit * abs(wanted) * 1.01 + 2.0**-25
         got = precise(name, result)
-        self.assertTrue(numpy.all(abs(got - wanted) <= allowed), f"off by {numpy.max(abs(got - wanted))}")
+        off = abs(got - wanted)
+        self.assertTrue(numpy.all(off <= allowed), f"off by {numpy.max(off, initial=0)}")
 
 
 class Frame(Case):
@@ -178,7 +191,8 @@ class Frame(Case):
         for name in COMMANDS:
             self.assertTrue(f".Ss carat {name}\n" in page, f"no section on {name}")
             section = page.split(f".Ss carat {name}\n")[1].split(".Ss carat ")[0]
-            for option in re.findall(r"^  (?:-., |    )--([a-z0-9-]+)", self.carat(name, "--help").stdout, re.M):
+            text = self.carat(name, "--help").stdout
+            for option in re.findall(r"^  (?:-., |    )--([a-z0-9-]+)", text, re.M):
                 if option != "help":
                     self.assertTrue(re.search(rf"Fl -{option}(?![a-z-])", section), f"--{option} of {name}")
 
@@ -249,11 +263,13 @@ class Output(Case):
     def test_generated(self):
         for name in TYPES:
             with self.subTest(name):
-                text = self.carat("gemm", "--m", 40, "--n", 30, "--k", 50, "--type", name, "--check", "--repeat", 3).stdout
+                sizes = ("--m", 40, "--n", 30, "--k", 50)
+                text = self.carat("gemm", *sizes, "--type", name, "--check", "--repeat", 3).stdout
                 self.assertRegex(text, rf"\nA +40 x 50 +{name} ")
                 self.assertRegex(text, rf"\nB +50 x 30 +{name} ")
                 self.assertRegex(text, r"\nD +40 x 30 ")
-                self.assertRegex(text, r"\ntime +[0-9.]+ (s|ms|us) +median of 3 runs; best [0-9.]+ (s|ms|us), first ")
+                took = r"[0-9.]+ (s|ms|us)"
+                self.assertRegex(text, rf"\ntime +{took} +median of 3 runs; best {took}, first {took}\n")
                 self.assertRegex(text, r"\nrate +[0-9.]+ G(FL)?OP/s")
                 self.assertRegex(text, r"\nplan +\S")
                 self.assertIn("\ncheck    passed, all 1200 entries", text)
@@ -264,7 +280,8 @@ class Output(Case):
 
     def test_uniform_is_another_input(self):
         for arguments in ((), ("--random", "uniform"), ("--seed", "2"), ()):
-            self.carat("gemm", "--m", 20, *arguments, "--repeat", 1, "-o", self.path("D" + "-".join(arguments) + ".npy"))
+            output = self.path("D" + "-".join(arguments) + ".npy")
+            self.carat("gemm", "--m", 20, *arguments, "--repeat", 1, "-o", output)
         contents = list(self.contents().values())
         self.assertEqual(len(contents), 3)
         self.assertEqual(len(set(contents)), 3)
@@ -308,12 +325,11 @@ class Products(Case):
             with self.subTest(name=name, orders=order_a + order_b, trans=(trans_a, trans_b), out=out_order):
                 a = draw(name, *((k, m) if trans_a else (m, k)), self.generator, order_a)
                 b = draw(name, *((n, k) if trans_b else (k, n)), self.generator, order_b)
-                arguments = ["gemm", self.save("A.npy", a), self.save("B.npy", b), "-o", self.path("D.npy")]
-                arguments += ["--trans-a"] * trans_a + ["--trans-b"] * trans_b + ["--repeat", 1, "--check"]
+                arguments = ["--trans-a"] * trans_a + ["--trans-b"] * trans_b + ["--repeat", 1, "--check"]
                 arguments += ["--order", out_order] if out_order else []
                 arguments += ["--type", "bf16"] if name == "bf16" else []
-                self.assertIn("check    passed", self.carat(*arguments).stdout)
-                result = numpy.load(self.path("D.npy"))
+                text, result = self.gemm(a, b, *arguments)
+                self.assertIn("check    passed", text)
                 self.assertEqual(result.dtype.str, TYPES[name][1])
                 fortran = order_a == order_b == "F" if not out_order else out_order == "fortran"
                 self.assertEqual(result.flags.f_contiguous, fortran)
@@ -324,8 +340,7 @@ class Products(Case):
         for name in ("f32", "f16", "s8"):
             a = draw(name, 150, 301, self.generator)
             b = draw(name, 301, 123, self.generator, "F")
-            self.carat("gemm", self.save("A.npy", a), self.save("B.npy", b), "-o", self.path("D.npy"), "--repeat", 1)
-            self.compare(name, a, b, numpy.load(self.path("D.npy")))
+            self.compare(name, a, b, self.gemm(a, b, "--repeat", 1)[1])
 
     def test_empty(self):
         for m, n, k in itertools.product((0, 3), (0, 2), (0, 4)):
@@ -333,23 +348,19 @@ class Products(Case):
                 a = draw("f32", m, k, self.generator)
                 b = draw("f32", k, n, self.generator)
                 c = draw("f32", m, n, self.generator)
-                arguments = ["gemm", self.save("A.npy", a), self.save("B.npy", b), "-o", self.path("D.npy"), "--check"]
-                self.carat(*arguments)
-                numpy.testing.assert_allclose(numpy.load(self.path("D.npy")), a @ b, rtol=1e-5, atol=1e-6)
-                self.assertEqual(numpy.load(self.path("D.npy")).shape, (m, n))
-                self.carat(*arguments, "--c", self.save("C.npy", c), "--beta", 2)
-                numpy.testing.assert_allclose(numpy.load(self.path("D.npy")), a @ b + 2 * c, rtol=1e-5, atol=1e-5)
+                result = self.gemm(a, b, "--check")[1]
+                self.assertEqual(result.shape, (m, n))
+                self.compare("f32", a, b, result)
+                self.compare("f32", a, b, self.gemm(a, b, "--beta", 2, "--check", c=c)[1], 1, 2, c)
 
     def test_special_values(self):
         a = numpy.array([[numpy.inf, 1], [numpy.nan, 1], [1, 2]], dtype="f4")
         b = numpy.array([[1.0], [1.0]], dtype="f4")
-        self.carat("gemm", self.save("A.npy", a), self.save("B.npy", b), "-o", self.path("D.npy"), "--check")
-        numpy.testing.assert_array_equal(numpy.load(self.path("D.npy")), a @ b)
+        numpy.testing.assert_array_equal(self.gemm(a, b, "--check")[1], a @ b)
 
     def test_overflow_passes_the_check(self):
         a = numpy.full((3, 3), 300, dtype="f2")
-        self.carat("gemm", self.save("A.npy", a), self.path("A.npy"), "-o", self.path("D.npy"), "--check")
-        self.assertTrue(numpy.all(numpy.isposinf(numpy.load(self.path("D.npy")))))
+        self.assertTrue(numpy.all(numpy.isposinf(self.gemm(a, a, "--check")[1])))
 
 
 class Scalars(Case):
@@ -361,32 +372,26 @@ class Scalars(Case):
             with self.subTest(name=name, order_c=order_c, order=order, scalars=(alpha, beta)):
                 a, b = draw(name, m, k, self.generator), draw(name, k, n, self.generator)
                 c = draw("s32" if name == "s8" else name, m, n, self.generator, order_c)
-                arguments = ["gemm", self.save("A.npy", a), self.save("B.npy", b), "--c", self.save("C.npy", c)]
-                arguments += ["--alpha", alpha, "--beta", beta, "-o", self.path("D.npy"), "--check", "--repeat", 1]
+                arguments = ["--alpha", alpha, "--beta", beta, "--check", "--repeat", 1]
                 arguments += ["--order", order] if order else []
                 arguments += ["--type", "bf16"] if name == "bf16" else []
-                self.carat(*arguments)
-                result = numpy.load(self.path("D.npy"))
+                result = self.gemm(a, b, *arguments, c=c)[1]
                 fortran = order_c == "F" if not order else order == "fortran"
                 self.assertEqual(result.flags.f_contiguous, fortran)
                 self.compare(name, a, b, result, alpha, beta, c)
 
     def test_beta_is_1_with_c(self):
         a, b, c = (draw("f64", 3, 3, self.generator) for _ in range(3))
-        self.carat("gemm", self.save("A.npy", a), self.save("B.npy", b), "--c", self.save("C.npy", c), "-o", self.path("D.npy"))
-        numpy.testing.assert_allclose(numpy.load(self.path("D.npy")), a @ b + c)
+        self.compare("f64", a, b, self.gemm(a, b, c=c)[1], 1, 1, c)
 
     def test_c_holding_nan_is_not_read_with_beta_0(self):
         a, b = draw("f32", 3, 3, self.generator), draw("f32", 3, 3, self.generator)
         c = numpy.full((3, 3), numpy.nan, dtype="f4")
-        self.carat("gemm", self.save("A.npy", a), self.save("B.npy", b), "--c", self.save("C.npy", c), "--beta", 0,
-                   "-o", self.path("D.npy"))
-        self.compare("f32", a, b, numpy.load(self.path("D.npy")))
+        self.compare("f32", a, b, self.gemm(a, b, "--beta", 0, c=c)[1])
 
     def test_fractions(self):
         a, b = draw("f64", 4, 8, self.generator), draw("f64", 8, 4, self.generator)
-        self.carat("gemm", self.save("A.npy", a), self.save("B.npy", b), "--alpha=-0.125", "-o", self.path("D.npy"))
-        self.compare("f64", a, b, numpy.load(self.path("D.npy")), -0.125)
+        self.compare("f64", a, b, self.gemm(a, b, "--alpha=-0.125")[1], -0.125)
 
     def test_output_over_input(self):
         a = draw("f32", 5, 5, self.generator)
@@ -417,8 +422,9 @@ class Formats(Case):
             "  { 'shape' : ( 2 , 3 , ) , 'descr' : '=f4' , 'fortran_order' : False , }   \n",
         ):
             with self.subTest(header):
+                magic = b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little")
                 with open(self.path("A.npy"), "wb") as file:
-                    file.write(b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header.encode() + a.tobytes())
+                    file.write(magic + header.encode() + a.tobytes())
                 self.multiply(a, self.path("A.npy"))
 
     def test_header_written(self):
@@ -535,7 +541,7 @@ class Refusals(Case):
             ("no dictionary", "", data),
             ("goes on after the dictionary", header.strip() + " x", data),
             ("goes on after the dictionary", header.strip() + "\0", data),
-            ("its header has 2000000 bytes, more than", header + " " * (2000000 - len(header)), data, b"\x02\x00"),
+            ("its header has 2000000 bytes, more than", header.ljust(2000000), data, b"\x02\x00"),
         ):
             with self.subTest(message=message, header=parts[0][:80]):
                 path = self.raw(*parts)
@@ -612,24 +618,25 @@ class Mutations(Case):
         buffer = io.BytesIO()
         numpy.save(buffer, matrix)
         original = buffer.getvalue()
-        identity = self.save("I.npy", numpy.eye(2, dtype="f4"))
+        identity = numpy.eye(2, dtype="f4")
+        arguments = [self.path("X.npy"), self.save("I.npy", identity), "-o", self.path("D.npy")]
+        letters = bytearray(b" '(),0123<>=fi:FTL\0\xff")
         taken = 0
         for _ in range(60):
             mutant = bytearray(original)
             for _ in range(self.generator.integers(1, 3)):
-                mutant[self.generator.integers(6, 80)] = self.generator.choice(bytearray(b" '(),0123<>=fi:FTL\0\xff"))
+                mutant[self.generator.integers(6, 80)] = self.generator.choice(letters)
             with open(self.path("X.npy"), "wb") as file:
                 file.write(mutant)
             result = subprocess.run(
-                [PROGRAM, "gemm", self.path("X.npy"), identity, "--repeat", "1", "-o", self.path("D.npy")],
-                capture_output=True, env=self.environment, text=True,
+                [PROGRAM, "gemm", *arguments], capture_output=True, env=self.environment, text=True
             )
             self.assertIn(result.returncode, (0, 1), result.stderr)
             if result.returncode == 0:
                 taken += 1
                 wanted = numpy.load(self.path("X.npy"))
                 self.assertEqual(wanted.dtype.str, "<f4")
-                numpy.testing.assert_array_equal(numpy.load(self.path("D.npy")), wanted @ numpy.eye(2, dtype="f4"))
+                numpy.testing.assert_array_equal(numpy.load(self.path("D.npy")), wanted @ identity)
                 os.remove(self.path("D.npy"))
             else:
                 self.assertFalse(os.path.exists(self.path("D.npy")))
@@ -641,7 +648,8 @@ class WrongBlas(Case):
     def test_check_notices(self):
         self.environment["LD_PRELOAD"] = os.environ["CARAT_WRONG_BLAS"]
         for arguments in (("--m", 50), ("--m", 900, "--k", 500)):
-            result = self.carat("gemm", *arguments, "--check", "--repeat", 1, "-o", self.path("D.npy"), code=1)
+            arguments += ("--check", "--repeat", 1, "-o", self.path("D.npy"))
+            result = self.carat("gemm", *arguments, code=1)
             self.assertIn("\ncheck    FAILED, ", result.stdout)
             self.assertIn("1 wrong, worst D(0, 0) = ", result.stdout)
             self.assertIn("the result is wrong", result.stderr)
@@ -677,14 +685,13 @@ class Standin(Case):
                 a = draw(name, *((k, m) if trans_a else (m, k)), self.generator, order_a)
                 b = draw(name, k, n, self.generator, order_b)
                 c = draw("s32" if name == "s8" else name, m, n, self.generator, order_a)
-                arguments = ["gemm", self.save("A.npy", a), self.save("B.npy", b), "--c", self.save("C.npy", c)]
-                arguments += ["-o", self.path("D.npy"), "--alpha", 2, "--beta", 3, "--repeat", 1, "--check"]
-                arguments += ["--trans-a"] * trans_a + ["--order", "c"] + ["--device", "cuda"]
+                arguments = ["--device", "cuda", "--alpha", 2, "--beta", 3, "--order", "c"]
+                arguments += ["--check", "--repeat", 1] + ["--trans-a"] * trans_a
                 arguments += ["--type", "bf16"] if name == "bf16" else []
-                text = self.carat(*arguments).stdout
+                text, result = self.gemm(a, b, *arguments, c=c)
                 self.assertRegex(text, r"^device   cuda:0, ")
                 self.assertRegex(text, r"\n {9}[0-9.]+ (s|ms|us) +with copies in and out, ")
-                self.compare(name, a.T if trans_a else a, b, numpy.load(self.path("D.npy")), 2, 3, c)
+                self.compare(name, a.T if trans_a else a, b, result, 2, 3, c)
 
     def test_empty(self):
         self.carat("gemm", "--m", 3, "--k", 0, "--device", "cuda", "--check", "-o", self.path("D.npy"))
@@ -724,7 +731,7 @@ class Standin(Case):
 RESULT_KEYS = {
     "dtype", "layout", "m", "n", "k", "batch", "contender", "accuracy", "time_us", "graph_time_us", "tflops",
     "share_of_ceiling", "plan", "sm_clock_mhz", "power_w",
-}  # fmt: skip
+}
 SHAPES = "# three\nf32 NN 64 32 48\ns8 TN 33 20 16 3\nf64 NT 20 20 20\n"
 
 
@@ -736,9 +743,10 @@ class Measuring(Case):
             file.write(text)
         return self.path(name)
 
-    def bench(self, *arguments, **options):
+    def bench(self, *arguments):
         shapes = self.write("shapes.txt", SHAPES)
-        return self.carat("bench", "--shapes", shapes, "--against", "openblas", "--time-limit", 0.01, *arguments, **options)
+        arguments += ("--against", "openblas", "--time-limit", 0.01)
+        return self.carat("bench", "--shapes", shapes, *arguments, quiet=False)
 
     def check_bench_lines(self, lines):
         head, *results = map(json.loads, lines.splitlines())
@@ -748,16 +756,17 @@ class Measuring(Case):
             self.assertLessEqual(RESULT_KEYS, set(result))
             self.assertGreater(result["time_us"], 0)
             self.assertLess(result["error"], 1e-6)
-        self.assertEqual([(r["dtype"], r["m"], r["batch"]) for r in results[::2]], [("f32", 64, 1), ("s8", 33, 3), ("f64", 20, 1)])
+        cases = [(result["dtype"], result["m"], result["batch"]) for result in results[::2]]
+        self.assertEqual(cases, [("f32", 64, 1), ("s8", 33, 3), ("f64", 20, 1)])
 
     def test_bench(self):
-        table = self.bench("--device", "cpu", "--json", self.path("out.json"), quiet=False).stdout
+        table = self.bench("--device", "cpu", "--json", self.path("out.json")).stdout
         self.assertIn("f32 NN 64 32 48", table)
         with open(self.path("out.json"), encoding="utf-8") as file:
             self.check_bench_lines(file.read())
 
     def test_bench_json_to_standard_output(self):
-        result = self.bench("--device", "cpu", "--json", "-", quiet=False)
+        result = self.bench("--device", "cpu", "--json", "-")
         self.check_bench_lines(result.stdout)
         self.assertIn("f32 NN 64 32 48", result.stderr)
 
@@ -768,11 +777,13 @@ class Measuring(Case):
                 self.refused("shapes.txt", "bench", "--device", "cpu", "--shapes", shapes)
         # A type that others have and Carat does not is no mistake in the file, but said.
         shapes = self.write("shapes.txt", "e4m3 NN 3 3 3\n")
-        self.assertIn("skipped 1 times: all: Carat has no type e4m3", self.carat("bench", "--device", "cpu", "--shapes", shapes).stdout)
+        text = self.carat("bench", "--device", "cpu", "--shapes", shapes).stdout
+        self.assertIn("skipped 1 times: all: Carat has no type e4m3", text)
         self.refused("nothing.txt", "bench", "--device", "cpu", "--shapes", self.path("nothing.txt"))
 
     def test_verify(self):
-        self.carat("verify", "--device", "cpu", "--size", 20, "--deepest", 256, "--json", self.path("out.json"))
+        sizes = ("--size", 20, "--deepest", 256)
+        self.carat("verify", "--device", "cpu", *sizes, "--json", self.path("out.json"))
         with open(self.path("out.json"), encoding="utf-8") as file:
             results = json.load(file)["results"]
         self.assertEqual({result["dtype"] for result in results}, set(TYPES))
@@ -788,7 +799,7 @@ class Measuring(Case):
 
 
 class StandinMeasuring(Measuring):
-    """The same with the stand-in driver, whose kernels run on the CPU; it has no loops to measure ceilings with."""
+    """The same with the stand-in driver. It cannot run the loops that measure ceilings: they are given."""
 
     def setUp(self):
         super().setUp()
@@ -799,15 +810,19 @@ class StandinMeasuring(Measuring):
         self.ceilings = self.write("ceilings.json", json.dumps({"ceilings": ceilings}))
 
     def test_bench(self):
-        self.bench("--device", "cuda", "--ceilings", self.ceilings, "--repeat", 1, "--json", self.path("out.json"), quiet=False)
+        output = self.path("out.json")
+        self.bench("--device", "cuda", "--ceilings", self.ceilings, "--repeat", 1, "--json", output)
         with open(self.path("out.json"), encoding="utf-8") as file:
             self.check_bench_lines(file.read())
 
     def test_verify(self):
-        self.carat("verify", "--device", "cuda", "--type", "f32", "--size", 20, "--deepest", 0, "--json", self.path("out.json"))
+        sizes = ("--size", 20, "--deepest", 0)
+        self.carat("verify", "--device", "cuda", "--type", "f32", *sizes, "--json", self.path("out.json"))
         with open(self.path("out.json"), encoding="utf-8") as file:
             results = json.load(file)["results"]
-        kernels = re.findall(r"^(\w+) .*OPERATION=(?:GEMM|LADDER) +ELEMENT=F32 ", source("kernels/catalog.txt"), re.M)
+        catalog = source("kernels/catalog.txt")
+        kernels = re.findall(r"^(\w+) .*OPERATION=(?:GEMM|LADDER) +ELEMENT=F32 ", catalog, re.M)
+        self.assertGreater(len(kernels), 10)
         self.assertLessEqual(set(kernels), {result["contender"] for result in results})
         self.assertEqual({result["outcome"] for result in results}, {"right"})
 
@@ -820,8 +835,9 @@ class StandinMeasuring(Measuring):
 
     def test_ladder(self):
         paths = [self.path(name) for name in ("out.json", "plot.svg", "roofline.svg")]
-        arguments = ["--time-limit", 0.001, "--ceilings", self.ceilings, "--json", paths[0], "--plot", paths[1]]
-        text = self.carat("ladder", "--sizes", "12,20", "--transfers", *arguments, "--roofline", paths[2], quiet=False).stdout
+        arguments = ["--sizes", "12,20", "--transfers", "--time-limit", 0.001, "--ceilings", self.ceilings]
+        arguments += ["--json", paths[0], "--plot", paths[1], "--roofline", paths[2]]
+        text = self.carat("ladder", *arguments, quiet=False).stdout
         for rung in range(1, 10):
             self.assertRegex(text, rf"\n +{rung} \w")
         with open(paths[0], encoding="utf-8") as file:
