@@ -36,6 +36,7 @@ KERNEL __launch_bounds__(THREADS_X *THREADS_Y) KERNEL_NAME(const gemm_arguments 
     const element *b = (const element *)arguments.b + j * arguments.ldb;
     int64_t depth = alpha == 0 ? 0 : arguments.k;
     accumulator sum = 0;
+#pragma unroll 8
     for (int64_t k = 0; k < depth; ++k) {
         sum = multiply_add(widen(a[k * arguments.lda]), widen(b[k]), sum);
     }
