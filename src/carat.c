@@ -118,6 +118,11 @@ static carat_status classic_gemm(carat_context *context, carat_type type, const 
     if (!call->c && call->m > 0 && call->n > 0) {
         return fail(CARAT_INVALID_ARGUMENT, "c is NULL");
     }
+    /* A 0 would mean tightly packed to the general call; here it is a mistake. */
+    if (call->lda == 0 || call->ldb == 0 || call->ldc == 0) {
+        return fail(CARAT_INVALID_ARGUMENT, "%s is 0, but must be at least 1",
+                    call->lda == 0 ? "lda" : (call->ldb == 0 ? "ldb" : "ldc"));
+    }
     carat_gemm_problem problem = carat_gemm_describe(type, call->m, call->n, call->k);
     problem.order = call->order;
     problem.op_a = call->op_a;

@@ -17,9 +17,9 @@ static carat_status call_check(const struct elementwise_call *call)
         return fail(CARAT_INVALID_ARGUMENT, "%s is %" PRId64 ", but must be at least 0",
                     call->m < 0 ? "m" : "n", call->m < 0 ? call->m : call->n);
     }
-    if (call->lda < 0 || call->ldb < 0) {
-        return fail(CARAT_INVALID_ARGUMENT, "%s is %" PRId64 ", but must be at least 0",
-                    call->lda < 0 ? "lda" : "ldb", call->lda < 0 ? call->lda : call->ldb);
+    if (call->lda < 1 || call->ldb < 1) {
+        return fail(CARAT_INVALID_ARGUMENT, "%s is %" PRId64 ", but must be at least 1",
+                    call->lda < 1 ? "lda" : "ldb", call->lda < 1 ? call->lda : call->ldb);
     }
     return CARAT_OK;
 }

@@ -310,15 +310,25 @@ static void wrong_classic_calls_write_nothing(void **state)
     assert_invalid(carat_gemm_f64(context, CARAT_ROW_MAJOR, n, n, 2, 2, 2, 1, (double *)c, 2, (double *)a, 2,
                                   0, (double *)c, 2),
                    "c at ");
+    assert_invalid(carat_gemm_s8(context, CARAT_COLUMN_MAJOR, n, n, 2, 2, 2, 1, (int8_t *)a, 0, (int8_t *)a,
+                                 2, 0, (int32_t *)c, 2),
+                   "lda is 0");
+    assert_invalid(carat_gemm_s8(context, CARAT_COLUMN_MAJOR, n, n, 2, 2, 2, 1, (int8_t *)a, 2, (int8_t *)a,
+                                 0, 0, (int32_t *)c, 2),
+                   "ldb is 0");
+    assert_invalid(carat_gemm_s8(context, CARAT_COLUMN_MAJOR, n, n, 2, 2, 2, 1, (int8_t *)a, 2, (int8_t *)a,
+                                 2, 0, (int32_t *)c, 0),
+                   "ldc is 0");
     assert_memory_equal(c, before, sizeof(c));
 }
 
-/* Panels that do not fit into memory: the status says so, and D is as it was. */
+/* A panel that does not fit into memory, of A, of B, of the sums: the status says so, and D is as it was. */
 static void no_memory_for_panels(void **state)
 {
     (void)state;
-    int64_t n = 1024;
-    size_t bytes = (size_t)(n * n) * 2;
+    static const int64_t shapes[][3] = {
+        {1024, 8, 1024}, {8, 1024, 1024}, {1024, 1024, 8}, {1024, 1024, 1024}};
+    size_t bytes = (size_t)2 << 20;
     uint16_t *a = calloc(1, bytes);
     uint16_t *d = malloc(bytes);
     uint16_t *before = malloc(bytes);
@@ -327,10 +337,15 @@ static void no_memory_for_panels(void **state)
     assert_non_null(before);
     memset(d, 0x3c, bytes);
     memset(before, 0x3c, bytes);
-    assert_refused(carat_gemm_f16(context, CARAT_ROW_MAJOR, CARAT_NO_TRANSPOSE, CARAT_NO_TRANSPOSE, n, n, n,
-                                  1, a, n, a, n, 1, d, n),
-                   CARAT_OUT_OF_HOST_MEMORY, "panels");
-    assert_memory_equal(d, before, bytes);
+    for (int i = 0; i < 4; i++) {
+        int64_t m = shapes[i][0];
+        int64_t n = shapes[i][1];
+        int64_t k = shapes[i][2];
+        assert_refused(carat_gemm_f16(context, CARAT_COLUMN_MAJOR, CARAT_NO_TRANSPOSE, CARAT_NO_TRANSPOSE, m,
+                                      n, k, 1, a, m, a, k, 1, d, m),
+                       CARAT_OUT_OF_HOST_MEMORY, "panels");
+        assert_memory_equal(d, before, bytes);
+    }
     free(a);
     free(d);
     free(before);
@@ -361,6 +376,8 @@ static void wrong_scale_adds_write_nothing(void **state)
     assert_invalid(carat_scale_add(context, order, CARAT_F32, -2, 3, &one, a, 3, &one, b, 3, NULL),
                    "m is -2");
     assert_invalid(carat_scale_add(context, order, CARAT_F32, 2, -3, &one, a, 3, &one, b, 3, NULL),
+                   "n is -3");
+    assert_invalid(carat_scale_add(context, order, CARAT_F32, 0, -3, &one, a, 3, &one, b, 3, NULL),
                    "n is -3");
     assert_invalid(carat_scale_add(context, order, CARAT_F32, 2, 3, NULL, a, 3, &one, b, 3, NULL),
                    "scale is NULL");
@@ -411,6 +428,8 @@ static void wrong_transposes_write_nothing(void **state)
     assert_invalid(carat_transpose(context, order, CARAT_S8, 2, 3, a, 2, NULL, 3, NULL), "b is NULL");
     assert_invalid(carat_transpose(context, order, CARAT_S8, 2, 3, b, 2, b, 3, NULL), "overlaps a");
     assert_invalid(carat_transpose(context, order, CARAT_S8, 2, 3, b + 5, 2, b, 3, NULL), "overlaps a");
+    assert_invalid(carat_transpose(context, order, CARAT_S8, 2, 3, a, 0, b, 3, NULL), "lda is 0");
+    assert_invalid(carat_transpose(context, order, CARAT_S8, 2, 3, a, 2, b, 0, NULL), "ldb is 0");
     assert_memory_equal(b, before, sizeof(b));
     assert_int_equal(carat_transpose(context, order, CARAT_S8, 2, 0, NULL, 2, NULL, 1, NULL), CARAT_OK);
 }

@@ -49,12 +49,13 @@ static int64_t blocks_of(const struct kernel *kernel, const struct problem *p, i
            parts * p->batch;
 }
 
+/* Columns of A and B, and K where an operand runs along it. */
 static bool aligned(const struct kernel *kernel, const struct problem *p)
 {
     int64_t size = (int64_t)carat_type_size(p->type_ab);
-    return kernel->alignment <= size ||
-           (p->lda * size % kernel->alignment == 0 && p->ldb * size % kernel->alignment == 0 &&
-            p->stride_a * size % kernel->alignment == 0 && p->stride_b * size % kernel->alignment == 0);
+    bool along_k = p->trans_a || !p->trans_b;
+    int64_t offsets = p->lda | p->ldb | p->stride_a | p->stride_b | (along_k ? p->k : 0);
+    return kernel->alignment <= size || offsets * size % kernel->alignment == 0;
 }
 
 static void check_multiply(const struct device_traits *traits, const struct plan *plan,
@@ -71,6 +72,7 @@ static void check_multiply(const struct device_traits *traits, const struct plan
                                       : kernel->arch <= traits->compute_capability);
     assert_true(traits->shared_bytes == 0 || kernel->shared_bytes <= traits->shared_bytes);
     assert_true(aligned(kernel, p));
+    assert_true(kernel->ld_limit == 0 || (p->lda <= kernel->ld_limit && p->ldb <= kernel->ld_limit));
     assert_int_equal(plan->k_per_part % kernel->tile_k, 0);
     assert_true(blocks_of(kernel, p, plan->parts) <= INT32_MAX);
 }
@@ -242,6 +244,9 @@ static carat_context *cpu_context(void)
     return context;
 }
 
+/* OpenBLAS says what it is; another CBLAS does not have this function. */
+__attribute__((weak)) char *openblas_get_config(void);
+
 static void cpu_plans_say_how_they_multiply(void **state)
 {
     (void)state;
@@ -253,7 +258,8 @@ static void cpu_plans_say_how_they_multiply(void **state)
         carat_plan *plan;
         assert_int_equal(carat_plan_create(context, &problem, &plan), CARAT_OK);
         assert_non_null(strstr(carat_plan_explain(plan), words[t]));
-        assert_non_null(strstr(carat_plan_explain(plan), "CPU"));
+        assert_non_null(
+            strstr(carat_plan_explain(plan), openblas_get_config ? "CPU, OpenBLAS " : "CPU, the CBLAS"));
         assert_int_equal(carat_plan_workspace(plan), 0);
         carat_plan_destroy(plan);
         problem.k = 0;
@@ -330,6 +336,35 @@ static void problems_that_differ_have_their_own_plans(void **state)
     carat_context_destroy(context);
 }
 
+/* Plans more problems than the cache has places; and between any two of them, if given, the one in use. */
+static void make_other_plans(carat_context *context, const carat_gemm_problem *in_use,
+                             const carat_plan *its_plan)
+{
+    for (int64_t i = 0; i < 20000; i++) {
+        carat_gemm_problem other = carat_gemm_describe(CARAT_F32, i + 4, 2, 1);
+        carat_plan *plan;
+        assert_int_equal(carat_plan_create(context, &other, &plan), CARAT_OK);
+        carat_plan_destroy(plan);
+        if (in_use) {
+            assert_int_equal(carat_plan_create(context, in_use, &plan), CARAT_OK);
+            assert_ptr_equal(plan, its_plan);
+            carat_plan_destroy(plan);
+        }
+    }
+}
+
+static void plans_in_use_keep_their_place(void **state)
+{
+    (void)state;
+    carat_context *context = cpu_context();
+    carat_gemm_problem problem = carat_gemm_describe(CARAT_F32, 3, 2, 1);
+    carat_plan *plan;
+    assert_int_equal(carat_plan_create(context, &problem, &plan), CARAT_OK);
+    make_other_plans(context, &problem, plan);
+    carat_plan_destroy(plan);
+    carat_context_destroy(context);
+}
+
 /* A plan that its holder keeps outlives its place in the cache, which more problems take than it has. */
 static void held_plans_outlive_their_place(void **state)
 {
@@ -338,12 +373,7 @@ static void held_plans_outlive_their_place(void **state)
     carat_gemm_problem problem = carat_gemm_describe(CARAT_F32, 3, 2, 1);
     carat_plan *held;
     assert_int_equal(carat_plan_create(context, &problem, &held), CARAT_OK);
-    for (int64_t i = 0; i < 20000; i++) {
-        carat_gemm_problem other = carat_gemm_describe(CARAT_F32, i + 4, 2, 1);
-        carat_plan *plan;
-        assert_int_equal(carat_plan_create(context, &other, &plan), CARAT_OK);
-        carat_plan_destroy(plan);
-    }
+    make_other_plans(context, NULL, NULL);
     float one = 1;
     float zero = 0;
     float a[3] = {1, 2, 3};
@@ -453,6 +483,7 @@ int main(void)
     tests[count++] = (struct CMUnitTest)cmocka_unit_test(cpu_plans_say_how_they_multiply);
     tests[count++] = (struct CMUnitTest)cmocka_unit_test(one_problem_has_one_plan);
     tests[count++] = (struct CMUnitTest)cmocka_unit_test(problems_that_differ_have_their_own_plans);
+    tests[count++] = (struct CMUnitTest)cmocka_unit_test(plans_in_use_keep_their_place);
     tests[count++] = (struct CMUnitTest)cmocka_unit_test(held_plans_outlive_their_place);
     tests[count++] = (struct CMUnitTest)cmocka_unit_test(threads_share_a_context);
     tests[count++] = (struct CMUnitTest)cmocka_unit_test(messages_belong_to_threads);
