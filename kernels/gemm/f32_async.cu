@@ -372,7 +372,7 @@ KERNEL __launch_bounds__(THREADS_X, MIN_BLOCKS) KERNEL_NAME(gemm_arguments argum
 {
     DYNAMIC_SHARED(stage, stages);
     block_share share = share_of_block(&arguments, BAND);
-    if (arguments.parts == 1 && scalar_value(arguments.alpha) == 0) {
+    if (scalar_value(arguments.alpha) == 0) {
         share.k_end = share.k_begin;
     }
     const float *a = (const float *)arguments.a + share.problem * arguments.stride_a +

@@ -299,7 +299,7 @@ KERNEL __launch_bounds__(THREADS_X, MIN_BLOCKS) KERNEL_NAME(gemm_arguments argum
 {
     DYNAMIC_SHARED(shared_memory, shared);
     block_share share = share_of_block(&arguments, BAND);
-    if (arguments.parts == 1 && scalar_value(arguments.alpha) == 0) {
+    if (scalar_value(arguments.alpha) == 0) {
         share.k_end = share.k_begin;
     }
     if (threadIdx.x == 0) {
