@@ -460,7 +460,6 @@ static carat_status prepare_slots(struct job *job, struct worker *workers, int t
         CARAT_TRY(host_set_pinned_bytes(job->device, job->set, slots * slot_bytes));
     }
     for (size_t i = 0; i < slots; ++i) {
-        workers[i / SLOTS_PER_THREAD].job = job;
         workers[i / SLOTS_PER_THREAD].slots[i % SLOTS_PER_THREAD] = (struct slot){
             .memory = job->set->pinned ? (char *)job->set->pinned + i * slot_bytes : NULL,
             .event = job->set->events[(size_t)job->block_count + i],
@@ -473,6 +472,9 @@ carat_status job_run_staged(struct job *job)
 {
     struct worker workers[MOST_THREADS] = {0};
     int threads = thread_count(job);
+    for (int i = 0; i < MOST_THREADS; ++i) {
+        workers[i].job = job;
+    }
     CARAT_TRY(prepare_slots(job, workers, threads));
     CARAT_TRY(launch_ready_blocks(job));
 
