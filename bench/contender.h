@@ -28,11 +28,13 @@ struct contender_functions {
 
 struct contender {
     const struct contender_functions *functions;
-    struct place *place;  /* where it runs */
-    char name[96];        /* "carat", "cublas", ..., or the row's */
-    char version[128];    /* "" where the library has none */
-    const char *accuracy; /* of its sums: "strict" */
-    char plan[400];       /* how it does the workload at hand, once prepared */
+    struct place *place; /* where it runs */
+    char name[96];       /* "carat", "cublas", ..., or the row's */
+    char version[128];   /* "" where the library has none */
+    const char
+        *accuracy;  /* of its sums: "strict", or "default" where they are less than fused multiply-adds */
+    bool tensor;    /* it uses a unit whose ceiling is not measured */
+    char plan[400]; /* how it does the workload at hand, once prepared */
 };
 
 /* Each makes a contender, which contender_close() frees; NULL in *contender on failure. */

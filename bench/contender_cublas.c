@@ -33,6 +33,7 @@ struct cublas_contender {
     gemm_batched_ex *gemm_batched;
     void *workspace;
     struct cublas_types types;
+    bool entered; /* the device's context is current */
 };
 
 static carat_status refused(const char *function, int status)
@@ -56,11 +57,14 @@ carat_status cublas_types_of(const carat_gemm_problem *problem, struct cublas_ty
         break;
     case CARAT_F16:
         types->ab = types->cd = CUBLAS_F16;
+        types->tensor = true;
         break;
     case CARAT_BF16:
         types->ab = types->cd = CUBLAS_BF16;
+        types->tensor = true;
         break;
     case CARAT_S8:
+        types->tensor = true;
         types->ab = CUBLAS_S8;
         types->cd = types->scalar = CUBLAS_S32;
         types->compute = CUBLAS_COMPUTE_32I;
@@ -79,7 +83,6 @@ static carat_status run(struct contender *contender, const struct workload *work
     const struct cublas_types *types = &self->types;
     int op_a = problem->op_a == CARAT_TRANSPOSE;
     int op_b = problem->op_b == CARAT_TRANSPOSE;
-    CARAT_TRY(cuda_enter(contender->place->device));
     int status;
     if (problem->batch == 1) {
         status = self->gemm(self->handle, op_a, op_b, (int)problem->m, (int)problem->n, (int)problem->k,
@@ -95,7 +98,6 @@ static carat_status run(struct contender *contender, const struct workload *work
             workload_d(workload, set), types->cd, (int)problem->ldd, problem->stride_d, (int)problem->batch,
             types->compute, CUBLAS_GEMM_DEFAULT);
     }
-    cuda_leave(contender->place->device);
     return status ? refused("cublasGemmEx", status) : CARAT_OK;
 }
 
@@ -107,16 +109,28 @@ static carat_status prepare(struct contender *contender, const struct workload *
         return fail(CARAT_UNSUPPORTED, "a dimension is over 32 bits");
     }
     CARAT_TRY(cublas_types_of(problem, &self->types));
+    contender->tensor = self->types.tensor;
+    contender->accuracy = self->types.tensor ? "default" : "strict";
+    CARAT_TRY(cuda_enter(contender->place->device)); /* until unprepare, so that run() need not */
+    self->entered = true;
     snprintf(contender->plan, sizeof(contender->plan), "%s",
              problem->batch == 1 ? "cublasGemmEx" : "cublasGemmStridedBatchedEx");
     return CARAT_OK;
 }
 
-static void unprepare(struct contender *contender) { (void)contender; }
+static void unprepare(struct contender *contender)
+{
+    struct cublas_contender *self = (struct cublas_contender *)contender;
+    if (self->entered) {
+        cuda_leave(contender->place->device);
+        self->entered = false;
+    }
+}
 
 static void close_cublas(struct contender *contender)
 {
     struct cublas_contender *self = (struct cublas_contender *)contender;
+    unprepare(contender);
     if (self->handle && cuda_enter(contender->place->device) == CARAT_OK) {
         self->destroy(self->handle);
         cuda_leave(contender->place->device);

@@ -67,25 +67,28 @@ struct lt_contender {
     void *desc;
     void *layouts[3]; /* A, B, D */
     struct candidate chosen;
+    bool entered; /* the device's context is current */
 };
 
 static carat_status run(struct contender *contender, const struct workload *workload, int set)
 {
     struct lt_contender *self = (struct lt_contender *)contender;
     void *d = workload_d(workload, set);
-    CARAT_TRY(cuda_enter(contender->place->device));
     int status =
         self->lt.matmul(self->handle, self->desc, &self->types.one, workload_a(workload, set),
                         self->layouts[0], workload_b(workload, set), self->layouts[1], &self->types.zero, d,
                         self->layouts[2], d, self->layouts[2], self->chosen.algorithm, self->workspace,
                         self->chosen.workspace_bytes, contender->place->stream);
-    cuda_leave(contender->place->device);
     return status ? fail(CARAT_UNSUPPORTED, "cublasLtMatmul returned status %d", status) : CARAT_OK;
 }
 
 static void unprepare(struct contender *contender)
 {
     struct lt_contender *self = (struct lt_contender *)contender;
+    if (self->entered) {
+        cuda_leave(contender->place->device);
+        self->entered = false;
+    }
     if (self->desc) {
         self->lt.desc_destroy(self->desc);
         self->desc = NULL;
@@ -186,10 +189,12 @@ static carat_status prepare(struct contender *contender, const struct workload *
 {
     struct lt_contender *self = (struct lt_contender *)contender;
     CARAT_TRY(cublas_types_of(&workload->problem, &self->types));
-    CARAT_TRY(cuda_enter(contender->place->device));
+    contender->tensor = self->types.tensor;
+    contender->accuracy = self->types.tensor ? "default" : "strict";
+    CARAT_TRY(cuda_enter(contender->place->device)); /* until unprepare, so that run() need not */
+    self->entered = true;
     struct candidate candidates[CANDIDATES];
     int found = describe(self, &workload->problem) ? find_candidates(self, candidates) : 0;
-    cuda_leave(contender->place->device);
     carat_status status = choose(self, workload, candidates, found);
     if (status != CARAT_OK) {
         unprepare(contender);

@@ -2,6 +2,7 @@
 #ifndef CARAT_BENCH_CUBLAS_H
 #define CARAT_BENCH_CUBLAS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "carat/carat.h"
@@ -28,6 +29,7 @@ struct cublas_types {
     int cd;
     int scalar;
     int compute;
+    bool tensor; /* it goes to the tensor units, whose ceiling Carat does not measure */
     union cublas_scalar one;
     union cublas_scalar zero;
 };

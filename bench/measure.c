@@ -18,6 +18,9 @@ static const double LONG_REGION_SECONDS = 20e-3;
 /* What a core of the CPU does at the least, in operations a second: to foresee calls without an end. */
 static const double SLOW_CORE = 8e9;
 
+/* A region that takes longer is not repeated. */
+static const double LONGEST_REPEATED = 0.5;
+
 /* How long the device works before the first timed round, for its clocks. */
 static const double WARM_SECONDS = 20e-3;
 
@@ -131,19 +134,16 @@ static carat_status make_ready(struct entry *entry, const struct measure_options
     one = one / probes > 1e-7 ? one / probes : 1e-7;
     entry->calls = calls_of_region(one, sets);
     double region = one * entry->calls;
-    if (region > options->seconds) { /* this was the one run that there is time for */
+    if (region > LONGEST_REPEATED) { /* this was the one run that there is time for */
         entry->calls = 1;
         entry->times[0] = one * 1e6;
         entry->rounds_done = entry->rounds = 1;
         return CARAT_OK;
     }
-    if (region > options->seconds / 4) { /* few runs are in the time given: no warming, no graph */
-        entry->rounds = (int)(options->seconds / region);
-        return CARAT_OK;
-    }
     double rounds = options->seconds / (region * (cuda ? 2 : 1));
     int most = options->rounds < MOST_ROUNDS ? options->rounds : MOST_ROUNDS;
-    entry->rounds = rounds > most ? most : (int)rounds;
+    int fewest = most < 3 ? most : 3;
+    entry->rounds = rounds > most ? most : rounds < fewest ? fewest : (int)rounds;
     if (!cuda) {
         return CARAT_OK;
     }

@@ -214,10 +214,20 @@ int64_t find_poison(carat_type type, const void *d, int64_t count)
     if (is_integer(type)) {
         return -1;
     }
+    /* One plain loop a size: D can be a gigabyte. */
     size_t size = carat_type_size(type);
-    static const unsigned char poison[8] = {0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff};
-    for (int64_t i = 0; i < count; i++) {
-        if (memcmp((const unsigned char *)d + (size_t)i * size, poison, size) == 0) {
+    for (int64_t i = 0; size == 2 && i < count; i++) {
+        if (((const uint16_t *)d)[i] == UINT16_MAX) {
+            return i;
+        }
+    }
+    for (int64_t i = 0; size == 4 && i < count; i++) {
+        if (((const uint32_t *)d)[i] == UINT32_MAX) {
+            return i;
+        }
+    }
+    for (int64_t i = 0; size == 8 && i < count; i++) {
+        if (((const uint64_t *)d)[i] == UINT64_MAX) {
             return i;
         }
     }

@@ -70,7 +70,8 @@ json_t *report_result(const struct contender *contender, const carat_gemm_proble
     json_object_set_new(line, "tflops",
                         seconds > 0 ? json_real(workload_operations(problem) / seconds * 1e-12)
                                     : json_null());
-    json_object_set_new(line, "share_of_ceiling", seconds > 0 ? json_known(floor / seconds) : json_null());
+    json_object_set_new(line, "share_of_ceiling",
+                        seconds > 0 && !contender->tensor ? json_known(floor / seconds) : json_null());
     json_object_set_new(line, "ceiling", bound ? json_string(ceiling_short_name(bound)) : json_null());
     json_object_set_new(line, "ratio", seconds > 0 ? json_known(peer_seconds / seconds) : json_null());
     bool compared = result->outcome == OUTCOME_TIMED || result->outcome == OUTCOME_WRONG;

@@ -68,6 +68,7 @@ void arena_free(struct arena *arena)
 {
     release(arena);
     free(arena->tile);
+    free(arena->copy);
     *arena = (struct arena){.place = arena->place};
 }
 
@@ -223,12 +224,20 @@ carat_status workload_check(const struct workload *workload, const struct refere
 {
     struct place *place = workload->arena->place;
     const carat_gemm_problem *problem = &workload->problem;
+    struct arena *arena = workload->arena;
     size_t bytes = result_bytes(workload);
-    void *d = malloc(bytes);
-    if (!d) {
-        return fail(CARAT_OUT_OF_HOST_MEMORY, "no memory for a copy of D (%zu bytes)", bytes);
+    if (arena->copy_bytes <
+        bytes) { /* kept, for fresh memory of this size takes longer than the copy into it */
+        free(arena->copy);
+        arena->copy = malloc(bytes);
+        arena->copy_bytes = arena->copy ? bytes : 0;
+        if (!arena->copy) {
+            return fail(CARAT_OUT_OF_HOST_MEMORY, "no memory for a copy of D (%zu bytes)", bytes);
+        }
     }
-    carat_status status = carat_copy(place->context, d, workload_d(workload, 0), bytes, place->stream);
+    const void *d = arena->copy;
+    carat_status status =
+        carat_copy(place->context, arena->copy, workload_d(workload, 0), bytes, place->stream);
     if (status == CARAT_OK) {
         status = carat_synchronize(place->context, place->stream);
     }
@@ -249,6 +258,5 @@ carat_status workload_check(const struct workload *workload, const struct refere
                      (long long)unwritten);
         }
     }
-    free(d);
     return status;
 }

@@ -53,6 +53,8 @@ struct arena {
     int64_t input_elements; /* filled so far */
     void *outputs;
     size_t output_bytes;
+    void *copy; /* the host's, of one D */
+    size_t copy_bytes;
 };
 
 void arena_free(struct arena *arena);

@@ -376,6 +376,8 @@ int command_bench(int argc, char **argv)
         .notes =
             "share: the time that the device's limits allow, over the time taken. ratio: the time of the\n"
             "better of cublas and cublaslt (where there is none, of the best peer) over Carat's.\n"
+            "tflops is from the better of time_us (calls on a stream) and graph_time_us (replays of a "
+            "graph).\n"
             "The exit code is 1 where a result was wrong.\n\n"
             "  carat bench --shapes bench/shapes/square.txt --against cublas,cublaslt --json out.json",
     };
