@@ -104,9 +104,27 @@ static carat_status open_contender(struct place *place, const char *name, const 
     return CARAT_OK;
 }
 
+/* The CPU device says which BLAS it has in the first words of a plan: "CPU, OpenBLAS 0.3.21: ...". */
+static void ask_blas_version(struct contender *contender)
+{
+    carat_gemm_problem problem = carat_gemm_describe(CARAT_F32, 1, 1, 1);
+    carat_plan *plan = NULL;
+    if (carat_plan_create(contender->place->context, &problem, &plan) == CARAT_OK) {
+        const char *text = carat_plan_explain(plan);
+        const char *name = strstr(text, ", ");
+        name = name ? name + 2 : text;
+        snprintf(contender->version, sizeof(contender->version), "%.*s", (int)strcspn(name, ":"), name);
+        carat_plan_destroy(plan);
+    }
+}
+
 carat_status contender_open_carat(struct place *place, const char *name, struct contender **contender)
 {
-    return open_contender(place, name, NULL, contender);
+    CARAT_TRY(open_contender(place, name, NULL, contender));
+    if (strcmp(name, "carat") != 0) {
+        ask_blas_version(*contender);
+    }
+    return CARAT_OK;
 }
 
 carat_status contender_open_row(struct place *place, const struct kernel *row, struct contender **contender)

@@ -7,7 +7,7 @@
 static bool in_list(const char *list, int number)
 {
     for (const char *at = list; *at;) {
-        if (atoi(at) == number) {
+        if (strtol(at, NULL, 10) == number) {
             return true;
         }
         at = strchr(at, ',') ? strchr(at, ',') + 1 : "";
@@ -53,7 +53,7 @@ double rung_traffic_bytes(int number, const struct kernel *kernel, int64_t m, in
     if (number <= 2) {
         return 2.0 * (double)m * (double)n * (double)k * size + written;
     }
-    double tiles_m = (double)((m + kernel->tile_m - 1) / kernel->tile_m);
-    double tiles_n = (double)((n + kernel->tile_n - 1) / kernel->tile_n);
-    return ((double)m * tiles_n + (double)n * tiles_m) * (double)k * size + written;
+    int64_t tiles_m = (m + kernel->tile_m - 1) / kernel->tile_m;
+    int64_t tiles_n = (n + kernel->tile_n - 1) / kernel->tile_n;
+    return ((double)m * (double)tiles_n + (double)n * (double)tiles_m) * (double)k * size + written;
 }

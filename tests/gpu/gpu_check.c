@@ -716,7 +716,7 @@ static void *work(void *argument)
                        0);
         struct matrices m;
         char why[400];
-        bool right = matrices_create(&x, (uint64_t)(worker->number * 100 + i), &m) == CARAT_OK &&
+        bool right = matrices_create(&x, (uint64_t)worker->number * 100 + (uint64_t)i, &m) == CARAT_OK &&
                      run_on(&x, &m, stream) == CARAT_OK && carat_synchronize(context, stream) == CARAT_OK &&
                      compare(&x, &m, why, sizeof(why));
         worker->wrong += !right;
