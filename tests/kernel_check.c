@@ -170,6 +170,12 @@ static struct matrix matrix_create(carat_type type, int64_t rows, int64_t column
     return matrix;
 }
 
+/* What the row asks of A and B; where that is nothing, kernels look for themselves, and get either. */
+static int alignment_for(const struct kernel *row, struct random *random)
+{
+    return row->alignment ? row->alignment : random_one_in(random, 2) ? 16 : 0;
+}
+
 /* A scalar: 0, 1, -1 or any; its value in the arguments, or in memory of the "device". */
 struct scalar {
     scalar_argument argument;
@@ -363,6 +369,10 @@ static carat_gemm_problem random_product(const struct kernel *row, struct random
     int64_t m = tall ? tall_length(random, row->tile_m) : random_length(random, row->tile_m, most_m);
     int64_t n = random_length(random, row->tile_n, most_n);
     int64_t k = random_one_in(random, 10) ? 0 : random_length(random, tile_k, most_k);
+    if (random_one_in(random, 3)) {
+        m = round_up(m, row->tile_m); /* blocks that lie inside whole, which may take another way */
+        n = round_up(n, row->tile_n);
+    }
     carat_gemm_problem problem = carat_gemm_describe((carat_type)row->element, m, n, k);
     problem.type_cd = result_type(row);
     bool any = row->layout == LAYOUT_ANY && row->operation == OPERATION_GEMM;
@@ -399,9 +409,9 @@ static bool check_product(const struct kernel *row, const struct cpu_kernel *ker
     bool trans_a = p->op_a == CARAT_TRANSPOSE;
     bool trans_b = p->op_b == CARAT_TRANSPOSE;
     struct matrix a = matrix_create(p->type_ab, trans_a ? p->k : p->m, trans_a ? p->m : p->k, p->batch,
-                                    row->alignment, random_one_in(random, 5), values, random);
+                                    alignment_for(row, random), random_one_in(random, 5), values, random);
     struct matrix b = matrix_create(p->type_ab, trans_b ? p->n : p->k, trans_b ? p->k : p->n, p->batch,
-                                    row->alignment, random_one_in(random, 5), values, random);
+                                    alignment_for(row, random), random_one_in(random, 5), values, random);
     struct matrix c =
         matrix_create(p->type_cd, p->m, p->n, p->batch, 0, random_one_in(random, 5), values, random);
     struct matrix d = matrix_create(p->type_cd, p->m, p->n, p->batch, 0, false, values, random);
