@@ -6,6 +6,9 @@ set(CARAT_CPU_KERNEL_OPTIONS -DCUDA_ON_CPU -ffp-contract=off -fno-strict-aliasin
 if(CMAKE_C_COMPILER_ID STREQUAL "GNU")
     # Spaces between the variables of a named section, so that running past a shared array is seen.
     list(APPEND CARAT_CPU_KERNEL_OPTIONS -fsanitize-sections=shared_*)
+elseif(CMAKE_C_COMPILER_ID STREQUAL "Clang")
+    # Loops that the kernels unroll for the GPU would make the sanitized objects huge.
+    list(APPEND CARAT_CPU_KERNEL_OPTIONS "SHELL:-mllvm -pragma-unroll-threshold=1")
 endif()
 
 # The source of one row: its constants, and row.c.

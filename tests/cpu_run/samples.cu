@@ -35,7 +35,8 @@ KERNEL KERNEL_NAME(scale_add_arguments arguments)
     float *b = (float *)arguments.b + blockIdx.x * COUNT;
     (void)held, (void)a, (void)b; /* not every sample uses all */
 
-#if SAMPLE == SAMPLE_RIGHT || SAMPLE == SAMPLE_NO_BARRIER || SAMPLE == SAMPLE_BARRIER_OF_SOME || SAMPLE == SAMPLE_RETURN_OF_SOME
+#if SAMPLE == SAMPLE_RIGHT || SAMPLE == SAMPLE_NO_BARRIER || SAMPLE == SAMPLE_BARRIER_OF_SOME ||             \
+    SAMPLE == SAMPLE_RETURN_OF_SOME
     held[i] = a[i];
 #if SAMPLE == SAMPLE_BARRIER_OF_SOME
     if (i < COUNT / 2) {
@@ -63,7 +64,8 @@ KERNEL KERNEL_NAME(scale_add_arguments arguments)
     __syncthreads();
     b[i] = held[COUNT - 1 - i];
 
-#elif SAMPLE == SAMPLE_COPY_RIGHT || SAMPLE == SAMPLE_COPY_NO_WAIT || SAMPLE == SAMPLE_COPY_UNALIGNED || SAMPLE == SAMPLE_COPY_PAST_GLOBAL
+#elif SAMPLE == SAMPLE_COPY_RIGHT || SAMPLE == SAMPLE_COPY_NO_WAIT || SAMPLE == SAMPLE_COPY_UNALIGNED ||     \
+    SAMPLE == SAMPLE_COPY_PAST_GLOBAL
     if (i < COUNT / 4) {
         int at = 4 * i + (SAMPLE == SAMPLE_COPY_UNALIGNED);
         copy_async_16(&held[4 * i], a + (SAMPLE == SAMPLE_COPY_PAST_GLOBAL ? at + 4 : at), 16);

@@ -159,10 +159,10 @@ class Bench:
         with tempfile.TemporaryDirectory(dir=self.folder) as folder:
             kernels = pathlib.Path(folder) / "kernels"
             shutil.copytree(self.kernels, kernels)
-            for row in self.rows:
-                verdict = self.run(row, kernels)
-                if verdict != "survives":
-                    sys.exit(f"{row.name} without any change: {verdict}")
+            with concurrent.futures.ThreadPoolExecutor(self.options.jobs) as pool:
+                for row, verdict in zip(self.rows, pool.map(lambda row: self.run(row, kernels), self.rows)):
+                    if verdict != "survives":
+                        sys.exit(f"{row.name} without any change: {verdict}")
 
     def judge(self, mutant):
         with tempfile.TemporaryDirectory(dir=self.folder) as folder:

@@ -5,6 +5,7 @@ find_package(Python3 COMPONENTS Interpreter REQUIRED)
 
 set(mutant_flags -std=gnu11 ${CARAT_SANITIZE} ${CARAT_CPU_KERNEL_OPTIONS})
 list(REMOVE_ITEM mutant_flags -g)
+list(TRANSFORM mutant_flags REPLACE "^SHELL:" "")
 string(REPLACE ";" " " mutant_flags "${mutant_flags}")
 set(mutant_share 8)
 set(mutant_timeout 3600)
