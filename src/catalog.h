@@ -20,14 +20,14 @@ struct kernel {
     int element;        /* ELEMENT_... of A and B */
     int element_bytes;  /* transpose: the size of an element */
     int layout;         /* LAYOUT_... */
-    int alignment;      /* bytes: A and B (bases, columns, strides) must be multiples; 0 or the element's size: any */
-    int ld_limit;       /* the most that lda and ldb may be; 0: anything */
+    int alignment; /* bytes: A and B (bases, columns, strides) must be multiples; 0 or the element's size: any */
+    int ld_limit; /* the most that lda and ldb may be; 0: anything */
     int tile_m;
     int tile_n;
     int tile_k;
     int stages;
     int threads_x;
-    int threads_y; /* 0 in the table means 1 */
+    int threads_y;    /* 0 in the table means 1 */
     int shared_bytes; /* dynamic shared memory */
     int rung;         /* of the ladder, 1 and up */
     int b_transposed; /* ladder rung 3: B's tile is stored transposed */
@@ -38,10 +38,10 @@ struct kernel {
     int thread_n;
     int vector;
     int copy_parts;
-    int band;       /* tiles of m high in which a transpose walks its tiles */
-    int min_blocks; /* blocks that fit a multiprocessor at once, as the kernel was built to */
+    int band;          /* tiles of m high in which a transpose walks its tiles */
+    int min_blocks;    /* blocks that fit a multiprocessor at once, as the kernel was built to */
     int ops_per_round; /* ceilings: what a round is worth, see ceiling_arguments */
-    int rate;       /* percent of its unit's ceiling that large problems reach, for the cost model */
+    int rate;          /* percent of its unit's ceiling that large problems reach, for the cost model */
     const unsigned char *image; /* a CUDA fat binary; NULL in a build without nvcc */
     const unsigned char *image_end;
 };

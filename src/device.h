@@ -34,11 +34,9 @@ struct device_functions {
 
     carat_status (*query)(struct device *device, carat_device_info *info);
 
-    carat_status (*allocate)(
-        struct device *device, carat_memory memory, size_t bytes, void **pointer);
+    carat_status (*allocate)(struct device *device, carat_memory memory, size_t bytes, void **pointer);
     carat_status (*release)(struct device *device, void *pointer);
-    carat_status (*copy)(
-        struct device *device, void *to, const void *from, size_t bytes, void *stream);
+    carat_status (*copy)(struct device *device, void *to, const void *from, size_t bytes, void *stream);
 
     carat_status (*stream_create)(struct device *device, void **stream);
     carat_status (*stream_destroy)(struct device *device, void *stream);
@@ -48,16 +46,11 @@ struct device_functions {
     carat_status (*prepare)(struct device *device, const struct plan *plan);
 
     /* Runs a plan on non-empty operands, wherever they are. run is never NULL. */
-    carat_status (*gemm)(
-        struct device *device,
-        const struct plan *plan,
-        const struct operands *operands,
-        const carat_run *run);
+    carat_status (*gemm)(struct device *device, const struct plan *plan, const struct operands *operands,
+                         const carat_run *run);
 
-    carat_status (*scale_add)(
-        struct device *device, const struct elementwise *work, const carat_run *run);
-    carat_status (*transpose)(
-        struct device *device, const struct elementwise *work, const carat_run *run);
+    carat_status (*scale_add)(struct device *device, const struct elementwise *work, const carat_run *run);
+    carat_status (*transpose)(struct device *device, const struct elementwise *work, const carat_run *run);
 };
 
 /* The head of every device; a device's own struct begins with it. */

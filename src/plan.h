@@ -15,7 +15,7 @@ enum step_kind {
 
 struct step {
     enum step_kind kind;
-    const struct kernel *kernel; /* when A and B bases are aligned as it wants */
+    const struct kernel *kernel;    /* when A and B bases are aligned as it wants */
     const struct kernel *unaligned; /* when they are not; may be the same */
 };
 
@@ -38,10 +38,8 @@ struct device_traits {
 };
 
 /* Chooses the steps (choose.c). Fails only with CARAT_UNSUPPORTED. */
-carat_status plan_choose(
-    const struct device_traits *traits,
-    const struct problem *problem,
-    struct plan *plan);
+carat_status plan_choose(const struct device_traits *traits, const struct problem *problem,
+                         struct plan *plan);
 
 /* Whether two problems are the same, so that one's plan serves the other. */
 bool problem_equal(const struct problem *x, const struct problem *y);
@@ -50,9 +48,7 @@ bool problem_equal(const struct problem *x, const struct problem *y);
 bool kernel_runs_on(const struct kernel *kernel, const struct device_traits *traits);
 
 /* Whether a row of OPERATION_GEMM can compute the problem on the device, where A and B begin aligned. */
-bool kernel_multiplies(
-    const struct kernel *kernel,
-    const struct device_traits *traits,
-    const struct problem *problem);
+bool kernel_multiplies(const struct kernel *kernel, const struct device_traits *traits,
+                       const struct problem *problem);
 
 #endif

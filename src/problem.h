@@ -57,15 +57,8 @@ struct extent {
 carat_status problem_check(const carat_gemm_problem *described, struct problem *problem);
 
 /* Checks the pointers that can be checked without a device (NULLs), and puts them in canonical order. */
-carat_status problem_operands(
-    const struct problem *problem,
-    const void *alpha,
-    const void *a,
-    const void *b,
-    const void *beta,
-    const void *c,
-    void *d,
-    struct operands *operands);
+carat_status problem_operands(const struct problem *problem, const void *alpha, const void *a, const void *b,
+                              const void *beta, const void *c, void *d, struct operands *operands);
 
 /* Whether D is empty: nothing to compute and nothing to write. */
 bool problem_is_empty(const struct problem *problem);
@@ -79,22 +72,15 @@ struct extent problem_extent_d(const struct problem *problem);
 size_t extent_bytes(const struct extent *extent);
 
 /* Whether two matrices have a byte in common: padding between columns does not count. */
-bool extents_overlap(const void *x, const struct extent *extent_x, const void *y, const struct extent *extent_y);
+bool extents_overlap(const void *x, const struct extent *extent_x, const void *y,
+                     const struct extent *extent_y);
 
 /*
  * Checks the leading dimension of a matrix that its caller calls name ("A", with ld_name "lda"), fills
  * it in where it is 0, and checks that the bytes of the whole batch can be counted. rows and columns
  * are those of the stored matrix, as the caller sees it.
  */
-carat_status matrix_check(
-    const char *name,
-    const char *ld_name,
-    carat_order order,
-    int64_t rows,
-    int64_t columns,
-    int64_t *ld,
-    int64_t batch,
-    int64_t stride,
-    size_t element_bytes);
+carat_status matrix_check(const char *name, const char *ld_name, carat_order order, int64_t rows,
+                          int64_t columns, int64_t *ld, int64_t batch, int64_t stride, size_t element_bytes);
 
 #endif

@@ -15,12 +15,12 @@ static inline carat_status given_status(carat_status status) { return status; }
 #define fail(status, ...) (set_message(__VA_ARGS__), given_status(status))
 
 /* Returns from the calling function unless the expression is CARAT_OK. */
-#define CARAT_TRY(expression)                       \
-    do {                                            \
-        carat_status try_status = (expression);     \
-        if (try_status != CARAT_OK) {               \
-            return try_status;                      \
-        }                                           \
+#define CARAT_TRY(expression)                                                                                \
+    do {                                                                                                     \
+        carat_status try_status = (expression);                                                              \
+        if (try_status != CARAT_OK) {                                                                        \
+            return try_status;                                                                               \
+        }                                                                                                    \
     } while (0)
 
 #endif

@@ -19,8 +19,8 @@ int main(void)
     if (carat_context_create(CARAT_DEVICE_AUTO, 0, &carat) != CARAT_OK) {
         return set_message("context");
     }
-    if (carat_gemm_f32(carat, CARAT_ROW_MAJOR, CARAT_NO_TRANSPOSE, CARAT_NO_TRANSPOSE, 2, 2, 2, 1.0f, a, 2, b, 2,
-                       0.0f, c, 2) != CARAT_OK) {
+    if (carat_gemm_f32(carat, CARAT_ROW_MAJOR, CARAT_NO_TRANSPOSE, CARAT_NO_TRANSPOSE, 2, 2, 2, 1.0f, a, 2, b,
+                       2, 0.0f, c, 2) != CARAT_OK) {
         return set_message("gemm");
     }
     carat_context_destroy(carat);
