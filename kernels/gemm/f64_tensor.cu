@@ -7,15 +7,15 @@
  * a product ready. Fragments are read one step ahead, and the barrier stands one step before the tile it
  * waits for.
  *
- *        block 128 x 128            warp 32 x 64: 2 x 8 instructions
- *     +-----------+-----------+       +----+----+----+----+----+----+----+----+
- *     |     0     |     4     |       |16x8|    |    |    |    |    |    |    |
- *     +-----------+-----------+       +----+----+----+----+----+----+----+----+
- *     |     1     |     5     |       |    |    |    |    |    |    |    |    |
- *     +-----------+-----------+       +----+----+----+----+----+----+----+----+
+ *        block 128 x 64             warp 32 x 32: 2 x 4 instructions
+ *     +-----------+-----------+       +----+----+----+----+
+ *     |     0     |     4     |       |16x8|    |    |    |
+ *     +-----------+-----------+       +----+----+----+----+
+ *     |     1     |     5     |       |    |    |    |    |
+ *     +-----------+-----------+       +----+----+----+----+
  *     |     2     |     6     |
- *     +-----------+-----------+       A warp reads (32 + 64) * 8 doubles for 16 instructions: two warps a
- *     |     3     |     7     |       scheduler ask for 48 of the 128 bytes a cycle that shared memory gives.
+ *     +-----------+-----------+       A warp reads (32 + 32) * 8 doubles for 8 instructions: two warps a
+ *     |     3     |     7     |       scheduler ask for 64 of the 128 bytes a cycle that shared memory gives.
  *     +-----------+-----------+
  *
  * An operand's shared tile lies as its memory does, so nothing is turned: the instruction's lanes read
@@ -23,8 +23,8 @@
  * are 4 doubles longer than a multiple of 16: then the 4 x 4 doubles that half a warp reads in one go
  * lie in 16 different pairs of banks, whichever way the tile lies.
  *
- *     runs along m:  tile[k][m], address k * (TILE_M + 4) + m      runs along k:  tile[m][k], m * (TILE_K +
- * 4) + k
+ *     runs along m:  tile[k][m], address k * (TILE_M + 4) + m
+ *     runs along k:  tile[m][k], address m * (TILE_K + 4) + k
  *
  * Needs: sm_90. LAYOUT fixed by the build. A and B, their columns and strides, and k where an operand runs
  * along it, aligned to ALIGNMENT bytes (16: copies of two doubles; 8: of one, for anything). Leading
