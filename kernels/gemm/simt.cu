@@ -8,7 +8,7 @@
  *     global memory --fetch--> registers --stow--> tiles (two of each) --read--> registers --> sums
  *
  *     fetch(first tile), stow, barrier
- *     for each tile of k:   fetch(next tile)  while  multiply(this one);  stow(next) in the other pair, barrier
+ *     for each tile of k:   fetch(next tile)  while  multiply(this one);  stow(next) in the others, barrier
  *
  * so that global memory has a whole tile's time to answer. Elements are widened when stowed (f16 and bf16 to
  * f32). A word of a shared tile holds one k, or four for s8, whose four products one dp4a adds.
