@@ -43,7 +43,9 @@
  *             complete. On the CPU device every call is complete when it returns.
  * Graphs      A call on device memory may be captured into a CUDA graph, once the same problem has
  *             been planned (carat_plan_create, or one call before): then it neither allocates
- *             nor synchronizes.
+ *             nor synchronizes. Where the plan needs workspace, a graph keeps the pool's buffer of the
+ *             stream it was captured on: do not run two such graphs of one stream at the same time, or
+ *             give each a workspace of its own.
  * Threads     A context may be used by many threads at once, and so may a plan. Creating and
  *             destroying an object must not run beside other uses of that object.
  * Errors      A function returns CARAT_OK or a status; carat_last_message() then says, for the

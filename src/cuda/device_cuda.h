@@ -20,7 +20,7 @@ struct loaded_kernel {
 
 /* The pool's workspace for one stream. */
 struct workspace {
-    unsigned long long stream_id;
+    unsigned long long stream_key;
     CUdeviceptr buffer;
     size_t bytes;
     bool captured; /* a graph holds its address, so it must live as long as the device */

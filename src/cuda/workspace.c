@@ -8,23 +8,33 @@
 
 #include "status.h"
 
-/* Handles are reused by the driver and may mean one stream a thread; ids are not, and do not. */
-static carat_status stream_id(struct cuda_device *device, CUstream stream, unsigned long long *id)
+/*
+ * Handles are reused by the driver and may mean one stream a thread; ids are not, and do not. But a stream
+ * that is being captured does not tell its id, so captures go by the handle, kept apart from the ids.
+ */
+#define CAPTURED_HANDLE (1ULL << 63)
+
+static carat_status stream_key(struct cuda_device *device, CUstream stream, bool capturing,
+                               unsigned long long *key)
 {
-    return DRIVER(device, cuStreamGetId(stream, id));
+    if (capturing) {
+        *key = CAPTURED_HANDLE | (unsigned long long)(uintptr_t)stream;
+        return CARAT_OK;
+    }
+    return DRIVER(device, cuStreamGetId(stream, key));
 }
 
-static struct workspace *find(struct workspace_pool *pool, unsigned long long id)
+static struct workspace *find(struct workspace_pool *pool, unsigned long long key)
 {
     for (size_t i = 0; i < pool->count; ++i) {
-        if (pool->entries[i].stream_id == id) {
+        if (pool->entries[i].stream_key == key) {
             return &pool->entries[i];
         }
     }
     return NULL;
 }
 
-static carat_status add(struct workspace_pool *pool, unsigned long long id, struct workspace **added)
+static carat_status add(struct workspace_pool *pool, unsigned long long key, struct workspace **added)
 {
     struct workspace *entries = realloc(pool->entries, (pool->count + 1) * sizeof(*entries));
     if (!entries) {
@@ -32,7 +42,7 @@ static carat_status add(struct workspace_pool *pool, unsigned long long id, stru
     }
     pool->entries = entries;
     *added = &entries[pool->count++];
-    **added = (struct workspace){.stream_id = id};
+    **added = (struct workspace){.stream_key = key};
     return CARAT_OK;
 }
 
@@ -45,7 +55,7 @@ static carat_status retire(struct workspace_pool *pool, struct workspace *entry)
     }
     pool->retired = retired;
     retired[pool->retired_count++] = entry->buffer;
-    *entry = (struct workspace){.stream_id = entry->stream_id};
+    *entry = (struct workspace){.stream_key = entry->stream_key};
     return CARAT_OK;
 }
 
@@ -63,7 +73,7 @@ static carat_status empty(struct cuda_device *device, struct workspace *entry, C
     CUstreamCaptureMode mode;
     CARAT_TRY(capture_exempt_begin(device, &mode));
     carat_status status = DRIVER(device, cuMemFree_v2(entry->buffer));
-    *entry = (struct workspace){.stream_id = entry->stream_id};
+    *entry = (struct workspace){.stream_key = entry->stream_key};
     capture_exempt_end(&mode);
     return status;
 }
@@ -81,13 +91,13 @@ static carat_status workspace_locked(struct cuda_device *device, CUstream stream
                                      CUdeviceptr *workspace)
 {
     struct workspace_pool *pool = &device->pool;
-    unsigned long long id;
+    unsigned long long key;
     bool capturing;
-    CARAT_TRY(stream_id(device, stream, &id));
     CARAT_TRY(stream_is_capturing(device, stream, &capturing));
-    struct workspace *entry = find(pool, id);
+    CARAT_TRY(stream_key(device, stream, capturing, &key));
+    struct workspace *entry = find(pool, key);
     if (!entry) {
-        CARAT_TRY(add(pool, id, &entry));
+        CARAT_TRY(add(pool, key, &entry));
     }
     if (entry->bytes < bytes) {
         CARAT_TRY(grow(device, entry, stream, capturing, bytes));
@@ -109,9 +119,9 @@ carat_status workspace_of_stream(struct cuda_device *device, CUstream stream, si
 static carat_status drop_locked(struct cuda_device *device, CUstream stream)
 {
     struct workspace_pool *pool = &device->pool;
-    unsigned long long id;
-    CARAT_TRY(stream_id(device, stream, &id));
-    struct workspace *entry = find(pool, id);
+    unsigned long long key;
+    CARAT_TRY(stream_key(device, stream, false, &key));
+    struct workspace *entry = find(pool, key);
     if (!entry) {
         return CARAT_OK;
     }

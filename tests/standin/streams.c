@@ -600,6 +600,14 @@ CUresult cuStreamGetId(CUstream handle, unsigned long long *id)
     if (!stream) {
         return CUDA_ERROR_INVALID_HANDLE;
     }
+    /* As a driver of 580 was seen to do: to ask spoils the capture. */
+    if (stream->capture != NO_CAPTURE) {
+        stream->capture = SPOILED_CAPTURE;
+        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    }
+    if (stream->capture != NO_CAPTURE) {
+        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    }
     *id = stream->id;
     return call.result;
 }
