@@ -412,9 +412,10 @@ static bool check_product(const struct kernel *row, const struct cpu_kernel *ker
                                     alignment_for(row, random), random_one_in(random, 5), values, random);
     struct matrix b = matrix_create(p->type_ab, trans_b ? p->n : p->k, trans_b ? p->k : p->n, p->batch,
                                     alignment_for(row, random), random_one_in(random, 5), values, random);
-    struct matrix c =
-        matrix_create(p->type_cd, p->m, p->n, p->batch, 0, random_one_in(random, 5), values, random);
-    struct matrix d = matrix_create(p->type_cd, p->m, p->n, p->batch, 0, false, values, random);
+    int alignment_d = random_one_in(random, 2) ? 16 : 0;
+    struct matrix c = matrix_create(p->type_cd, p->m, p->n, p->batch, alignment_d, random_one_in(random, 5),
+                                    values, random);
+    struct matrix d = matrix_create(p->type_cd, p->m, p->n, p->batch, alignment_d, false, values, random);
     bool in_place = random_one_in(random, 3);
     bool reads_ab = p->k > 0 && (work.parts > 1 || !scalar_is_zero(&alpha, scalar_type));
     bool reads_c = work.parts == 1 && !scalar_is_zero(&beta, scalar_type);
