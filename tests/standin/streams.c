@@ -605,9 +605,6 @@ CUresult cuStreamGetId(CUstream handle, unsigned long long *id)
         stream->capture = SPOILED_CAPTURE;
         return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     }
-    if (stream->capture != NO_CAPTURE) {
-        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-    }
     *id = stream->id;
     return call.result;
 }
