@@ -745,7 +745,9 @@ static void device_memory_is_out_of_the_hosts_reach(void **state)
     assert_true(child >= 0);
     if (!child) {
         signal(SIGSEGV, SIG_DFL);
-        freopen("/dev/null", "w", stderr);
+        if (!freopen("/dev/null", "w", stderr)) {
+            _exit(1);
+        }
         *(volatile unsigned char *)memory = 1;
         _exit(0);
     }

@@ -70,7 +70,7 @@ outside_static() {
 outside_package() {
     local program
     rm -rf "$WORK/package"
-    "$CMAKE" -S "$here/package" -B "$WORK/package" -DCMAKE_PREFIX_PATH="$PREFIX" -DCMAKE_C_COMPILER="$CC"
+    "$CMAKE" -G Ninja -S "$here/package" -B "$WORK/package" -DCMAKE_PREFIX_PATH="$PREFIX" -DCMAKE_C_COMPILER="$CC"
     "$CMAKE" --build "$WORK/package"
     for program in outside_shared outside_static; do
         "$WORK/package/$program"
