@@ -114,10 +114,11 @@ static int64_t random_length(struct random *random, int64_t tile, int64_t tiles)
     }
 }
 
-/* Of more tiles than kernels walk in one band (8). */
+/* Of more tiles than kernels walk in one band (8): one band and a little, or two with the last tile missing. */
 static int64_t tall_length(struct random *random, int64_t tile)
 {
-    return random_length(random, tile, 2) + random_between(random, 8, 9) * tile;
+    int64_t tiles = random_one_in(random, 2) ? 15 : random_between(random, 9, 10);
+    return (tiles - 1) * tile + random_between(random, 1, tile);
 }
 
 static int64_t round_up(int64_t x, int64_t unit) { return (x + unit - 1) / unit * unit; }
@@ -361,7 +362,7 @@ static carat_gemm_problem random_product(const struct kernel *row, struct random
     if (row->tile_m >= 64 && row->tile_n >= 64 && random_one_in(random, 2)) {
         *(random_one_in(random, 2) ? &most_m : &most_n) = 0;
     }
-    bool tall = random_one_in(random, 8);
+    bool tall = random_one_in(random, 5);
     if (tall) {
         most_n = 1;
         most_k = 0;
