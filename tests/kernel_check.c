@@ -218,7 +218,9 @@ static struct scalar scalar_create(carat_type type, struct random *random)
 
 static bool scalar_destroy(struct scalar *scalar)
 {
-    return !scalar->device.memory || (buffer_is_kept(&scalar->device) & buffer_destroy(&scalar->device));
+    bool kept = !scalar->device.memory || buffer_is_kept(&scalar->device);
+    bool guarded = !scalar->device.memory || buffer_destroy(&scalar->device);
+    return kept && guarded;
 }
 
 static bool scalar_is_zero(const struct scalar *scalar, carat_type type)
@@ -486,13 +488,18 @@ static bool check_product(const struct kernel *row, const struct cpu_kernel *ker
     right &= (buffer_is_kept(&d.buffer) && buffer_is_kept(&a.buffer) && buffer_is_kept(&b.buffer) &&
               buffer_is_kept(&c.buffer)) ||
              !right || wrong(row, "writes where it should read");
-    bool guards = buffer_destroy(&a.buffer) & buffer_destroy(&b.buffer) & buffer_destroy(&c.buffer) &
-                  buffer_destroy(&d.buffer) & buffer_destroy(&partials.buffer);
+    bool guards = buffer_destroy(&a.buffer);
+    guards &= buffer_destroy(&b.buffer);
+    guards &= buffer_destroy(&c.buffer);
+    guards &= buffer_destroy(&d.buffer);
+    guards &= buffer_destroy(&partials.buffer);
     right &= guards || wrong(row, "writes past a buffer");
     if (!right) {
         describe(&work);
     }
-    return right & scalar_destroy(&alpha) & scalar_destroy(&beta);
+    right &= scalar_destroy(&alpha);
+    right &= scalar_destroy(&beta);
+    return right;
 }
 
 /* ---- Sums of parts -------------------------------------------------------------------------- */
@@ -589,12 +596,16 @@ static bool check_reduction(const struct kernel *row, const struct cpu_kernel *k
     launch(row, kernel, ceiling(m * n * batch, row->threads_x), &arguments, random);
     bool right = check_result(row, &d, expect_reduced, &work);
     right &= buffer_is_kept(&partials.buffer) && buffer_is_kept(&c.buffer);
-    bool guards = buffer_destroy(&partials.buffer) & buffer_destroy(&c.buffer) & buffer_destroy(&d.buffer);
+    bool guards = buffer_destroy(&partials.buffer);
+    guards &= buffer_destroy(&c.buffer);
+    guards &= buffer_destroy(&d.buffer);
     right &= guards || wrong(row, "writes past a buffer");
     if (!right) {
         fprintf(stderr, "  m %" PRId64 " n %" PRId64 " batch %" PRId64 " parts %d\n", m, n, batch, parts);
     }
-    return right & scalar_destroy(&alpha) & scalar_destroy(&beta);
+    right &= scalar_destroy(&alpha);
+    right &= scalar_destroy(&beta);
+    return right;
 }
 
 /* ---- scale * A + shift ---------------------------------------------------------------------- */
@@ -678,13 +689,16 @@ static bool check_scaling(const struct kernel *row, const struct cpu_kernel *ker
     launch(row, kernel, random_one_in(random, 2) ? blocks : random_between(random, 1, blocks + 1), &arguments,
            random);
     bool right = check_result(row, &b, expect_scaled, &work) && buffer_is_kept(&a.buffer);
-    bool guards = buffer_destroy(&a.buffer) & buffer_destroy(&b.buffer);
+    bool guards = buffer_destroy(&a.buffer);
+    guards &= buffer_destroy(&b.buffer);
     right &= guards || wrong(row, "writes past a buffer");
     if (!right) {
         fprintf(stderr, "  m %" PRId64 " n %" PRId64 " lda %" PRId64 " ldb %" PRId64 "\n", m, n, work.lda,
                 b.ld);
     }
-    return right & scalar_destroy(&scale) & scalar_destroy(&shift);
+    right &= scalar_destroy(&scale);
+    right &= scalar_destroy(&shift);
+    return right;
 }
 
 /* ---- Transposes ----------------------------------------------------------------------------- */
@@ -750,7 +764,8 @@ static bool check_transpose(const struct kernel *row, const struct cpu_kernel *k
     };
     launch(row, kernel, tiles_m * tiles_n, &arguments, random);
     bool right = check_turned(row, &a, &b, (size_t)size) && buffer_is_kept(&a.buffer);
-    bool guards = buffer_destroy(&a.buffer) & buffer_destroy(&b.buffer);
+    bool guards = buffer_destroy(&a.buffer);
+    guards &= buffer_destroy(&b.buffer);
     return right & (guards || wrong(row, "writes past a buffer"));
 }
 
