@@ -51,21 +51,25 @@ typedef struct stage {
 static_assert(sizeof(stage) * STAGES == SHARED_BYTES, "the row asks for the shared memory that is used");
 static_assert(THREADS_M * (HALF_N / VECTOR) == THREADS_X, "the threads tile the block");
 static_assert(THREAD_M == 2 * VECTOR && THREAD_N == 2 * VECTOR, "a thread owns two groups each way");
-static_assert(TILE_K % B_K == 0 && TILE_N % B_STEP == 0, "the threads share B's tile evenly");
-static_assert(THREADS_X % TILE_M == 0 && TILE_K % (THREADS_X / (TILE_M / VECTOR)) == 0, "and A's");
+static_assert(TILE_K % B_K == 0 && TILE_N % (2 * B_STEP) == 0, "the threads share B's tile evenly");
+static_assert(THREADS_X % TILE_M == 0 && TILE_K % (2 * THREADS_X / (TILE_M / VECTOR)) == 0, "and A's");
 
 /*
- * Starts a thread's copies of A's tile, `words` (VECTOR or 1) words each, the first from *a; rows x k_left
+ * Copies and products of a tile go by halves in turn, half 0 and half 1: all copies at once would fill the queue
+ * that the reads of shared memory wait in too.
+ *
+ * Starts half of a thread's copies of A's tile, `words` (VECTOR or 1) words each, the first from *a; rows x k_left
  * elements of the tile lie in the matrix. Of a piece outside it nothing is read.
  */
-static __device__ inline void copy_a(stage *to, const float *a, int64_t lda, int rows, int k_left, int words)
+static __device__ inline void copy_a(stage *to, const float *a, int64_t lda, int rows, int k_left, int words,
+                                     int half)
 {
     int row = (int)threadIdx.x % (TILE_M / words) * words;
     int k = (int)threadIdx.x / (TILE_M / words);
     int step = THREADS_X / (TILE_M / words);
 #pragma unroll
-    for (int at = 0; at < TILE_K; at += step) {
-        int inside = k + at < k_left ? rows - row : 0;
+    for (int at = half * TILE_K / 2; at < (half + 1) * TILE_K / 2; at += step) {
+        int inside = k_left == TILE_K || k + at < k_left ? rows - row : 0;
         if (words == VECTOR) {
             copy_async_16(&to->a[k + at][row], a + at * lda,
                           inside >= VECTOR ? 16
@@ -77,14 +81,14 @@ static __device__ inline void copy_a(stage *to, const float *a, int64_t lda, int
     }
 }
 
-/* Starts a thread's copies of B's tile, the first from *b; k_left x columns elements of it lie in the matrix.
- */
-static __device__ inline void copy_b(stage *to, const float *b, int64_t ldb, int columns, int k_left)
+/* The same of B's tile, the first from *b; k_left x columns elements of it lie in the matrix. */
+static __device__ inline void copy_b(stage *to, const float *b, int64_t ldb, int columns, int k_left,
+                                     int half)
 {
     int k = (int)threadIdx.x % B_K;
     int column = (int)threadIdx.x / B_K;
 #pragma unroll
-    for (int at_n = 0; at_n < TILE_N; at_n += B_STEP) {
+    for (int at_n = half * TILE_N / 2; at_n < (half + 1) * TILE_N / 2; at_n += B_STEP) {
 #pragma unroll
         for (int at_k = 0; at_k < TILE_K; at_k += B_K) {
             int inside = column + at_n < columns && k + at_k < k_left;
@@ -93,13 +97,16 @@ static __device__ inline void copy_b(stage *to, const float *b, int64_t ldb, int
     }
 }
 
-/* Adds the products of a stage; row and column begin the thread's first groups. */
-static __device__ inline void multiply(float sum[THREAD_N][THREAD_M], const stage *from, int row, int column)
+/* Adds half the products of a stage; row and column begin the thread's first groups. */
+static __device__ inline void multiply(float sum[THREAD_N][THREAD_M], const stage *from, int row, int column,
+                                       int half)
 {
 #pragma unroll
-    for (int k = 0; k < TILE_K; ++k) {
+    for (int k = half * TILE_K / 2; k < (half + 1) * TILE_K / 2; ++k) {
         float4 a[2] = {*(const float4 *)&from->a[k][row], *(const float4 *)&from->a[k][HALF_M + row]};
         float4 b[2] = {*(const float4 *)&from->b[k][column], *(const float4 *)&from->b[k][HALF_N + column]};
+        /* Without this the compiler moves the reads down to their first use, and every k waits for them. */
+        __syncwarp();
         float a_of[THREAD_M] = {a[0].x, a[0].y, a[0].z, a[0].w, a[1].x, a[1].y, a[1].z, a[1].w};
         float b_of[THREAD_N] = {b[0].x, b[0].y, b[0].z, b[0].w, b[1].x, b[1].y, b[1].z, b[1].w};
 #pragma unroll
@@ -108,6 +115,35 @@ static __device__ inline void multiply(float sum[THREAD_N][THREAD_M], const stag
             for (int i = 0; i < THREAD_M; ++i) {
                 sum[j][i] = fmaf(a_of[i], b_of[j], sum[j][i]);
             }
+        }
+    }
+}
+
+/* What a thread copies next, and how much of it lies in the matrices. */
+typedef struct source {
+    const float *a;
+    const float *b;
+    int64_t lda;
+    int64_t ldb;
+    int rows;
+    int columns;
+    int64_t depth;
+    int a_words; /* of a piece of A: VECTOR where its columns are aligned, else 1 */
+} source;
+
+/* Starts half of the copies of both tiles. */
+static __device__ inline void copy_half(stage *to, const source *from, int half)
+{
+    if (from->rows == TILE_M && from->columns == TILE_N && from->depth >= TILE_K && from->a_words == VECTOR) {
+        copy_b(to, from->b, from->ldb, TILE_N, TILE_K, half);
+        copy_a(to, from->a, from->lda, TILE_M, TILE_K, VECTOR, half);
+    } else if (from->depth > 0) {
+        int k_left = from->depth < TILE_K ? (int)from->depth : TILE_K;
+        copy_b(to, from->b, from->ldb, from->columns, k_left, half);
+        if (from->a_words == VECTOR) {
+            copy_a(to, from->a, from->lda, from->rows, k_left, VECTOR, half);
+        } else {
+            copy_a(to, from->a, from->lda, from->rows, k_left, 1, half);
         }
     }
 }
@@ -123,52 +159,45 @@ KERNEL __launch_bounds__(THREADS_X, MIN_BLOCKS) KERNEL_NAME(const gemm_arguments
     float alpha = scalar_value(arguments.alpha);
     float beta = scalar_value(arguments.beta);
     int64_t depth = alpha == 0 ? 0 : arguments.k;
-    const float *a = (const float *)arguments.a + share.row;
-    const float *b = (const float *)arguments.b + share.column * arguments.ldb;
-    int a_aligned = (uintptr_t)a % 16 == 0 && arguments.lda % VECTOR == 0;
-    int rows = arguments.m - share.row < TILE_M ? (int)(arguments.m - share.row) : TILE_M;
-    int columns = arguments.n - share.column < TILE_N ? (int)(arguments.n - share.column) : TILE_N;
+    source next = {(const float *)arguments.a + share.row,
+                   (const float *)arguments.b + share.column * arguments.ldb,
+                   arguments.lda,
+                   arguments.ldb,
+                   arguments.m - share.row < TILE_M ? (int)(arguments.m - share.row) : TILE_M,
+                   arguments.n - share.column < TILE_N ? (int)(arguments.n - share.column) : TILE_N,
+                   depth,
+                   1};
+    if ((uintptr_t)next.a % 16 == 0 && next.lda % VECTOR == 0) {
+        next.a_words = VECTOR;
+    }
 
-    /* This thread's first pieces of the tiles that are copied next. */
-    int a_words = a_aligned ? VECTOR : 1;
-    a += (int)threadIdx.x % (TILE_M / a_words) * a_words +
-         (int)threadIdx.x / (TILE_M / a_words) * arguments.lda;
-    b += (int)threadIdx.x % B_K + (int)threadIdx.x / B_K * arguments.ldb;
+    /* This thread's first pieces. */
+    int across = TILE_M / next.a_words;
+    next.a += (int)threadIdx.x % across * next.a_words + (int)threadIdx.x / across * next.lda;
+    next.b += (int)threadIdx.x % B_K + (int)threadIdx.x / B_K * next.ldb;
 
     float sum[THREAD_N][THREAD_M] = {{0}};
     int reading = 0;
     int writing = 0;
-    int64_t copied = 0;
-    for (int64_t k = -(STAGES - 1) * TILE_K; k < depth; k += TILE_K, copied += TILE_K) {
+    for (int64_t k = -(STAGES - 1) * TILE_K; k < depth; k += TILE_K) {
         /* The first STAGES - 1 rounds only start copies. */
         if (k >= 0) {
             copy_async_wait(STAGES - 2);
             __syncthreads();
         }
-        int64_t left = depth - copied;
-        if (rows == TILE_M && columns == TILE_N && left >= TILE_K) {
-            copy_b(&stages[writing], b, arguments.ldb, TILE_N, TILE_K);
-            if (a_aligned) {
-                copy_a(&stages[writing], a, arguments.lda, TILE_M, TILE_K, VECTOR);
-            } else {
-                copy_a(&stages[writing], a, arguments.lda, TILE_M, TILE_K, 1);
-            }
-        } else if (left > 0) {
-            int k_left = left < TILE_K ? (int)left : TILE_K;
-            copy_b(&stages[writing], b, arguments.ldb, columns, k_left);
-            if (a_aligned) {
-                copy_a(&stages[writing], a, arguments.lda, rows, k_left, VECTOR);
-            } else {
-                copy_a(&stages[writing], a, arguments.lda, rows, k_left, 1);
-            }
+        copy_half(&stages[writing], &next, 0);
+        if (k >= 0) {
+            multiply(sum, &stages[reading], row, column, 0);
         }
+        copy_half(&stages[writing], &next, 1);
         /* A group is closed even when it is empty, so that counting groups counts tiles. */
         copy_async_commit();
-        a += TILE_K * arguments.lda;
-        b += TILE_K;
+        next.a += TILE_K * next.lda;
+        next.b += TILE_K;
+        next.depth -= TILE_K;
         writing = writing + 1 == STAGES ? 0 : writing + 1;
         if (k >= 0) {
-            multiply(sum, &stages[reading], row, column);
+            multiply(sum, &stages[reading], row, column, 1);
             reading = reading + 1 == STAGES ? 0 : reading + 1;
         }
     }
