@@ -131,20 +131,16 @@ typedef struct source {
     int a_words; /* of a piece of A: VECTOR where its columns are aligned, else 1 */
 } source;
 
-/* Starts half of the copies of both tiles. */
-static __device__ inline void copy_half(stage *to, const source *from, int half)
+/* Starts half of the copies of both tiles; whole says that they lie wholly in the matrices, A's columns aligned. */
+static __device__ inline void copy_half(stage *to, const source *from, int whole, int half)
 {
-    if (from->rows == TILE_M && from->columns == TILE_N && from->depth >= TILE_K && from->a_words == VECTOR) {
+    if (whole) {
         copy_b(to, from->b, from->ldb, TILE_N, TILE_K, half);
         copy_a(to, from->a, from->lda, TILE_M, TILE_K, VECTOR, half);
     } else if (from->depth > 0) {
         int k_left = from->depth < TILE_K ? (int)from->depth : TILE_K;
         copy_b(to, from->b, from->ldb, from->columns, k_left, half);
-        if (from->a_words == VECTOR) {
-            copy_a(to, from->a, from->lda, from->rows, k_left, VECTOR, half);
-        } else {
-            copy_a(to, from->a, from->lda, from->rows, k_left, 1, half);
-        }
+        copy_a(to, from->a, from->lda, from->rows, k_left, from->a_words, half);
     }
 }
 
@@ -176,6 +172,7 @@ KERNEL __launch_bounds__(THREADS_X, MIN_BLOCKS) KERNEL_NAME(const gemm_arguments
     next.a += (int)threadIdx.x % across * next.a_words + (int)threadIdx.x / across * next.lda;
     next.b += (int)threadIdx.x % B_K + (int)threadIdx.x / B_K * next.ldb;
 
+    int whole_block = next.rows == TILE_M && next.columns == TILE_N && next.a_words == VECTOR;
     float sum[THREAD_N][THREAD_M] = {{0}};
     int reading = 0;
     int writing = 0;
@@ -185,11 +182,12 @@ KERNEL __launch_bounds__(THREADS_X, MIN_BLOCKS) KERNEL_NAME(const gemm_arguments
             copy_async_wait(STAGES - 2);
             __syncthreads();
         }
-        copy_half(&stages[writing], &next, 0);
+        int whole = whole_block && next.depth >= TILE_K;
+        copy_half(&stages[writing], &next, whole, 0);
         if (k >= 0) {
             multiply(sum, &stages[reading], row, column, 0);
         }
-        copy_half(&stages[writing], &next, 1);
+        copy_half(&stages[writing], &next, whole, 1);
         /* A group is closed even when it is empty, so that counting groups counts tiles. */
         copy_async_commit();
         next.a += TILE_K * next.lda;
