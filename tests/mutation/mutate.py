@@ -216,7 +216,7 @@ def main():
     parser.add_argument("--flags", default="", help="of the compiler, in one word")
     parser.add_argument("--only", default="", help="files whose name contains this")
     parser.add_argument("--every", type=int, default=1, help="every nth bound only; all barriers all the same")
-    parser.add_argument("--trials", type=int, default=24, help="cases a row")
+    parser.add_argument("--trials", type=int, default=60, help="cases a row")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--verbose", action="store_true")
     options = parser.parse_args()
