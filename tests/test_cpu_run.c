@@ -50,7 +50,9 @@ static float *outcome(const char *name, uint64_t seed)
 static int is_turned(const float *b)
 {
     for (int i = 0; i < BLOCKS * COUNT; ++i) {
-        if (b[i] != (float)(i / COUNT * COUNT + COUNT - i % COUNT)) {
+        int block = i / COUNT;
+        int place = i % COUNT;
+        if (b[i] != (float)(block * COUNT + COUNT - place)) {
             return 0;
         }
     }

@@ -575,7 +575,7 @@ static void *multiply_often(void *argument)
     void *stream = NULL;
     void *d = malloc(w->bytes_d);
     worker->failures += !d || carat_stream_create(carat, &stream) != CARAT_OK;
-    for (int round = 0; round < 6 && !worker->failures; ++round) {
+    for (int round = 0; round < 6 && d && !worker->failures; ++round) {
         memset(d, 0xff, w->bytes_d);
         if (worker->on_host) {
             carat_run run = {.stream = stream};
