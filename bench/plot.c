@@ -141,6 +141,11 @@ static void put_series(FILE *script, int number, const json_t *results, const ch
 
 enum { MOST_SERIES = 24 };
 
+/* A colour for each rung and each peer; gnuplot's own begin anew with the ninth. */
+static const char *const colours[] = {"#999999", "#56b4e9", "#e69f00", "#b5a800", "#0072b2", "#d55e00",
+                                      "#8b4513", "#9400d3", "#009e73", "#000000", "#cc0066", "#666666"};
+enum { COLOURS = sizeof(colours) / sizeof(colours[0]) };
+
 carat_status plot_ladder(const json_t *document, const char *path)
 {
     const json_t *results = json_object_get(document, "results");
@@ -156,14 +161,18 @@ carat_status plot_ladder(const json_t *document, const char *path)
     if (!script) {
         return CARAT_UNSUPPORTED;
     }
-    json_array_foreach(results, i, result)
-    {
-        double size = number_of(result, "size");
-        smallest = smallest == 0 || size < smallest ? size : smallest;
-        largest = size > largest ? size : largest;
-        if (count < MOST_SERIES && is_largest(results, result) && is_fastest(results, result)) {
-            put_series(script, count, results, text_of(result, "kernel"));
-            series[count++] = result;
+    /* Peers come after the rungs. */
+    for (int peers = 0; peers < 2; peers++) {
+        json_array_foreach(results, i, result)
+        {
+            double size = number_of(result, "size");
+            smallest = smallest == 0 || size < smallest ? size : smallest;
+            largest = size > largest ? size : largest;
+            if ((number_of(result, "rung") > 0) != peers && count < MOST_SERIES &&
+                is_largest(results, result) && is_fastest(results, result)) {
+                put_series(script, count, results, text_of(result, "kernel"));
+                series[count++] = result;
+            }
         }
     }
     fprintf(script,
@@ -174,13 +183,13 @@ carat_status plot_ladder(const json_t *document, const char *path)
         bool rung = number_of(series[k], "rung") > 0;
         char label[120];
         label_of(series[k], label, sizeof(label));
-        fprintf(script, "%s$series%d using 1:2 with linespoints %s title ", k ? ", " : "", k,
-                rung ? "lw 2" : "dt 2");
+        fprintf(script, "%s$series%d using 1:2 with linespoints %s lc rgb '%s' title ", k ? ", " : "", k,
+                rung ? "lw 2" : "dt 2", colours[k % COLOURS]);
         put_quoted(script, label);
     }
     double ceiling = number_of(document, "ceiling_gflops");
     if (ceiling > 0) {
-        fprintf(script, "%s%.6g with lines lw 1 lc 'black' title 'ceiling'", count ? ", " : "", ceiling);
+        fprintf(script, "%s%.6g with lines lw 3 lc 'black' title 'ceiling'", count ? ", " : "", ceiling);
     }
     fprintf(script, "\n");
     return close_gnuplot(script, path);
