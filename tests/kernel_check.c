@@ -375,6 +375,7 @@ static carat_gemm_problem random_product(const struct kernel *row, struct random
     if (random_one_in(random, 3)) {
         m = round_up(m, row->tile_m); /* blocks that lie inside whole, which may take another way */
         n = round_up(n, row->tile_n);
+        k = k > 0 && random_one_in(random, 2) ? round_up(k, tile_k) - 1 : k;
     }
     carat_gemm_problem problem = carat_gemm_describe((carat_type)row->element, m, n, k);
     problem.type_cd = result_type(row);
@@ -769,6 +770,91 @@ static bool check_transpose(const struct kernel *row, const struct cpu_kernel *k
     return right & (guards || wrong(row, "writes past a buffer"));
 }
 
+/* ---- Packing -------------------------------------------------------------------------------- */
+
+/* One operand of a pack: the matrices of a batch, and where they go. */
+struct packed {
+    struct matrix from;
+    struct matrix to; /* rows and columns as they are wanted; the batch of from, or one for all */
+};
+
+static struct packed packed_create(const struct kernel *row, int64_t batch, struct random *random)
+{
+    carat_type type = (carat_type)row->element;
+    int64_t rows = random_length(random, row->tile_m, 1);
+    int64_t columns = random_length(random, row->tile_n, 2);
+    struct packed packed;
+    packed.from = matrix_create(type, rows, columns, batch, 0, false, PLAIN, random);
+    packed.to = matrix_create(type, rows + random_between(random, 0, 40),
+                              columns + random_between(random, 0, 9), batch, 16, false, PLAIN, random);
+    return packed;
+}
+
+static pack_operand packed_operand(const struct kernel *row, const struct packed *packed)
+{
+    return (pack_operand){
+        .from = packed->from.buffer.at,
+        .to = packed->to.buffer.at,
+        .rows = packed->from.rows,
+        .columns = packed->from.columns,
+        .ld = packed->from.ld,
+        .stride = packed->from.stride,
+        .rows_to = packed->to.rows,
+        .columns_to = packed->to.columns,
+        .ld_to = packed->to.ld,
+        .stride_to = packed->to.stride,
+        .tiles_m = (int32_t)ceiling(packed->to.rows, row->tile_m),
+        .tiles_n = (int32_t)ceiling(packed->to.columns, row->tile_n),
+    };
+}
+
+/* Every element arrived or is zero, and nothing else changed; with nothing moved, all is as it was. */
+static bool check_packed(const struct kernel *row, struct packed *packed, bool moved)
+{
+    size_t size = carat_type_size(packed->to.type);
+    for (int64_t p = 0; moved && p < packed->to.batch; ++p) {
+        for (int64_t j = 0; j < packed->to.columns; ++j) {
+            for (int64_t i = 0; i < packed->to.rows; ++i) {
+                static const unsigned char zero[8];
+                bool inside = i < packed->from.rows && j < packed->from.columns;
+                size_t at = (size_t)(i + j * packed->from.ld + p * packed->from.stride) * size;
+                size_t to = (size_t)(i + j * packed->to.ld + p * packed->to.stride) * size;
+                if (memcmp(inside ? packed->from.buffer.before + at : zero, packed->to.buffer.at + to,
+                           size)) {
+                    return wrong(row,
+                                 "element (%" PRId64 ", %" PRId64 ") of problem %" PRId64
+                                 " is wrong: %" PRId64 " x %" PRId64 " to %" PRId64 " x %" PRId64,
+                                 i, j, p, packed->from.rows, packed->from.columns, packed->to.rows,
+                                 packed->to.columns);
+                }
+                memcpy(packed->to.buffer.at + to, packed->to.buffer.before + to, size);
+            }
+        }
+    }
+    return (buffer_is_kept(&packed->to.buffer) && buffer_is_kept(&packed->from.buffer)) ||
+           wrong(row, "writes what it should not");
+}
+
+static bool check_packing(const struct kernel *row, const struct cpu_kernel *kernel, struct random *random)
+{
+    int64_t batch = random_one_in(random, 3) ? random_between(random, 2, 3) : 1;
+    struct packed a = packed_create(row, batch, random);
+    struct packed b = packed_create(row, batch, random);
+    struct scalar alpha = scalar_create((carat_type)row->element, random);
+    pack_arguments arguments = {
+        .a = packed_operand(row, &a), .b = packed_operand(row, &b), .alpha = alpha.argument};
+    int64_t blocks_a = batch * arguments.a.tiles_m * arguments.a.tiles_n;
+    arguments.blocks_a = (int32_t)blocks_a;
+    launch(row, kernel, blocks_a + batch * arguments.b.tiles_m * arguments.b.tiles_n, &arguments, random);
+    bool moved = !scalar_is_zero(&alpha, (carat_type)row->element);
+    bool right = check_packed(row, &a, moved) & check_packed(row, &b, moved);
+    bool guards = buffer_destroy(&a.from.buffer);
+    guards &= buffer_destroy(&a.to.buffer);
+    guards &= buffer_destroy(&b.from.buffer);
+    guards &= buffer_destroy(&b.to.buffer);
+    return right & (guards || wrong(row, "writes past a buffer")) & scalar_destroy(&alpha);
+}
+
 bool kernel_check(const struct kernel *row, const struct cpu_kernel *kernel, struct random *random)
 {
     switch (row->operation) {
@@ -777,6 +863,8 @@ bool kernel_check(const struct kernel *row, const struct cpu_kernel *kernel, str
         return check_product(row, kernel, random);
     case OPERATION_REDUCE:
         return check_reduction(row, kernel, random);
+    case OPERATION_PACK:
+        return check_packing(row, kernel, random);
     case OPERATION_SCALE_ADD:
         return check_scaling(row, kernel, random);
     case OPERATION_TRANSPOSE:

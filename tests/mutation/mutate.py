@@ -105,8 +105,7 @@ class Bench:
         self.rows = rows
         self.kernels = options.source / "kernels"
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="mutants-"))
-        self.environment = dict(os.environ, KERNEL_TRIALS=str(options.trials),
-                                ASAN_OPTIONS="detect_leaks=0:symbolize=0:detect_odr_violation=0",
+        self.environment = dict(os.environ, ASAN_OPTIONS="detect_leaks=0:symbolize=0:detect_odr_violation=0",
                                 UBSAN_OPTIONS="print_stacktrace=0:symbolize=0")
 
     def command(self, row, kernels):
@@ -124,7 +123,7 @@ class Bench:
             cache[row.name] = self.preprocessed(row, self.kernels)
         return cache[row.name]
 
-    def run(self, row, kernels):
+    def run(self, row, kernels, trials=None):
         """How the row's check ends: 'survives', 'not compiled', or what caught the mutant."""
         built = kernels / f"{row.name}.so"
         compiled = subprocess.run(
@@ -139,7 +138,8 @@ class Bench:
             resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
         done = subprocess.run([self.options.runner, row.name, str(built)], capture_output=True, text=True,
-                              errors="replace", env=self.environment, preexec_fn=limit)
+                              errors="replace", preexec_fn=limit,
+                              env=dict(self.environment, KERNEL_TRIALS=str(trials or self.options.trials)))
         said = done.stdout + done.stderr
         built.unlink()
         if done.returncode == 0:
@@ -160,7 +160,7 @@ class Bench:
             kernels = pathlib.Path(folder) / "kernels"
             shutil.copytree(self.kernels, kernels)
             with concurrent.futures.ThreadPoolExecutor(self.options.jobs) as pool:
-                for row, verdict in zip(self.rows, pool.map(lambda row: self.run(row, kernels), self.rows)):
+                for row, verdict in zip(self.rows, pool.map(lambda row: self.run(row, kernels, 4), self.rows)):
                     if verdict != "survives":
                         sys.exit(f"{row.name} without any change: {verdict}")
 
