@@ -70,7 +70,7 @@ static const struct kernel *kernel_of(const struct ladder *ladder, const struct 
     if (carat_plan_create(ladder->field.stages[0].place.context, problem, &plan) != CARAT_OK) {
         return NULL;
     }
-    const struct kernel *kernel = plan->plan.steps[0].kernel;
+    const struct kernel *kernel = plan->plan.steps[plan_has(&plan->plan, STEP_PACK)].kernel;
     carat_plan_destroy(plan);
     return kernel;
 }

@@ -18,6 +18,12 @@
 #define MOST_PARTS 256
 #define MOST_WORKSPACE ((int64_t)64 << 20)
 #define WORKSPACE_UNIT 256
+/* Packed columns begin at multiples of this, and may take so much workspace. */
+#define PACKED_UNIT 128
+#define MOST_PACKED ((int64_t)8 << 30)
+/* A memory sector; where columns do not begin at one, asynchronous copies of wide elements reach this share. */
+#define SECTOR 32
+#define OFF_SECTOR 0.8
 
 /* Cycles from a block's launch to its first product, and from its last one to its end. */
 #define BLOCK_CYCLES 1500.0
@@ -79,11 +85,13 @@ bool kernel_multiplies(const struct kernel *kernel, const struct device_traits *
            columns_aligned(kernel, p);
 }
 
-static const struct kernel *reduce_row(const struct device_traits *traits, const struct problem *p)
+/* The row that does an operation beside the product; NULL where there is none. */
+static const struct kernel *side_row(const struct device_traits *traits, const struct problem *p,
+                                     int operation)
 {
     for (int i = 0; i < carat_catalog_count; i++) {
         const struct kernel *kernel = &carat_catalog[i];
-        if (kernel->operation == OPERATION_REDUCE && kernel->element == (int)p->type_ab &&
+        if (kernel->operation == operation && kernel->element == (int)p->type_ab &&
             kernel_runs_on(kernel, traits)) {
             return kernel;
         }
@@ -151,6 +159,10 @@ static double product_cycles(const struct device_traits *traits, const struct pr
 
     double k = (double)(choice->parts > 1 ? choice->k_per_part : p->k);
     k = ceil(k / kernel->tile_k) * kernel->tile_k;
+    if (kernel->element == ELEMENT_F64 && wants_alignment(kernel, p) &&
+        (p->lda * (int64_t)sizeof(double) % SECTOR != 0 || p->ldb * (int64_t)sizeof(double) % SECTOR != 0)) {
+        rate *= OFF_SECTOR;
+    }
     double multiply = (double)kernel->tile_m * kernel->tile_n * k / (unit_rate(kernel) * rate * busy);
     double fetch = (kernel->tile_m + kernel->tile_n) * k * element_bytes / CACHE_RATE;
     return mine * fmax(multiply, fetch) + ceil(mine / fit) * BLOCK_CYCLES;
@@ -252,34 +264,97 @@ static struct choice cheapest(const struct device_traits *traits, const struct p
     return best;
 }
 
+/* ---- Packing ---- */
+
+static int64_t round_up(int64_t x, int64_t unit) { return ceiling(x, unit) * unit; }
+
+/* Where the packed operands of a problem lie in the workspace; the partial sums come behind them. */
+struct packing {
+    struct problem product;
+    const struct kernel *kernel;
+    int64_t b_at;
+    int64_t bytes;
+};
+
+static double extent_elements(struct extent extent)
+{
+    return (double)extent.rows * (double)extent.columns * (double)(extent.stride == 0 ? 1 : extent.batch);
+}
+
+/* Lays one operand out anew: columns of length elements, count of them; its bytes in whole units. */
+static int64_t lay_out(int64_t length, int64_t count, int64_t size, int64_t batch, int64_t *ld,
+                       int64_t *stride)
+{
+    *ld = round_up(length, PACKED_UNIT / size);
+    bool shared = *stride == 0 || batch == 1;
+    *stride = shared ? 0 : *ld * count;
+    return round_up(*ld * count * (shared ? 1 : batch) * size, WORKSPACE_UNIT);
+}
+
+/* How A and B would be packed; false where they cannot be, or it would take too much. */
+static bool make_packing(const struct device_traits *traits, const struct problem *p, struct packing *packing)
+{
+    int64_t size = (int64_t)carat_type_size(p->type_ab);
+    double bytes = ((double)p->m + (double)p->n) * ((double)p->k + 32) * (double)p->batch * (double)size;
+    packing->kernel = side_row(traits, p, OPERATION_PACK);
+    if (!packing->kernel || p->k == 0 || bytes > (double)MOST_PACKED / 2) {
+        return false;
+    }
+    struct problem *to = &packing->product;
+    *to = *p;
+    if (p->trans_a || !p->trans_b) {
+        /* k too is of whole pieces where an operand runs along it; what is added is zero. */
+        to->k = round_up(p->k, 16 / size);
+    }
+    packing->b_at = lay_out(p->trans_a ? to->k : p->m, p->trans_a ? p->m : to->k, size, p->batch, &to->lda,
+                            &to->stride_a);
+    packing->bytes = packing->b_at + lay_out(p->trans_b ? p->n : to->k, p->trans_b ? to->k : p->n, size,
+                                             p->batch, &to->ldb, &to->stride_b);
+    return packing->bytes <= MOST_PACKED;
+}
+
+/* Every element is read once and written once, in a launch of its own. */
+static double packing_cycles(const struct device_traits *traits, const struct packing *packing)
+{
+    double elements = extent_elements(problem_extent_a(&packing->product)) +
+                      extent_elements(problem_extent_b(&packing->product));
+    return KERNEL_CYCLES +
+           memory_cycles(traits, 2 * elements * (double)carat_type_size(packing->product.type_ab));
+}
+
 /* ---- Saying it ---- */
 
 static void explain(const struct device_traits *traits, const struct problem *p, const struct choice *choice,
                     struct plan *plan)
 {
     const struct kernel *kernel = choice->kernel;
+    const struct step *multiply = &plan->steps[plan_has(plan, STEP_PACK)];
+    const char *packed = "";
     double slots = (double)traits->multiprocessors * most_resident(kernel);
     double ideal = (double)p->m * (double)p->n * (double)p->k * (double)p->batch /
                    (unit_rate(kernel) * traits->multiprocessors);
     char split[160] = "";
     char unaligned[80] = "";
-    if (plan->step_count > 1) {
+    if (plan_has(plan, STEP_PACK)) {
+        packed = "; A and B are packed first, as their columns do not begin where memory is read best";
+    }
+    if (plan_has(plan, STEP_REDUCE)) {
         int64_t tiles = choice->blocks / choice->parts;
         snprintf(split, sizeof(split),
                  ", K in %d parts of %" PRId64 " as the tiles alone (%" PRId64
                  ") fill %.0f%% of the device, added by %s",
                  choice->parts, choice->k_per_part, tiles, 100 * fmin(1, (double)tiles / slots),
-                 plan->steps[1].kernel->name);
+                 plan->steps[plan->step_count - 1].kernel->name);
     }
-    if (plan->steps[0].unaligned != kernel) {
+    if (multiply->unaligned != kernel) {
         snprintf(unaligned, sizeof(unaligned), "; %s where A or B does not begin at %d bytes",
-                 plan->steps[0].unaligned->name, kernel->alignment);
+                 multiply->unaligned->name, kernel->alignment);
     }
     snprintf(plan->explanation, sizeof(plan->explanation),
              "%s: tiles of %dx%dx%d%s, %" PRId64 " blocks on %d multiprocessors in %.1f waves, "
-             "%.0f%% of the unit's peak predicted%s",
+             "%.0f%% of the unit's peak predicted%s%s",
              kernel->name, kernel->tile_m, kernel->tile_n, kernel->tile_k, split, choice->blocks,
-             traits->multiprocessors, (double)choice->blocks / slots, 100 * ideal / choice->cycles,
+             traits->multiprocessors, (double)choice->blocks / slots, 100 * ideal / choice->cycles, packed,
              unaligned);
 }
 
@@ -307,20 +382,27 @@ static carat_status no_kernel(const struct device_traits *traits, const struct p
                 p->swapped ? p->n : p->m, p->swapped ? p->m : p->n, p->batch, MOST_BLOCKS);
 }
 
+/* Parts are whole tiles of every row that might run them. */
+static int64_t unit_of_k(const struct device_traits *traits, const struct problem *p)
+{
+    int64_t unit = 1;
+    for (int i = 0; i < carat_catalog_count; i++) {
+        if (kernel_multiplies(&carat_catalog[i], traits, p)) {
+            unit = least_common_multiple(unit, carat_catalog[i].tile_k);
+        }
+    }
+    return unit;
+}
+
 static carat_status choose_cuda(const struct device_traits *traits, const struct problem *p,
                                 struct plan *plan)
 {
-    /* Parts are whole tiles of every row that might run them. */
-    int64_t k_unit = 1;
-    for (int i = 0; i < carat_catalog_count; i++) {
-        if (kernel_multiplies(&carat_catalog[i], traits, p)) {
-            k_unit = least_common_multiple(k_unit, carat_catalog[i].tile_k);
-        }
-    }
-    const struct kernel *reduce = reduce_row(traits, p);
+    int64_t k_unit = unit_of_k(traits, p);
+    const struct kernel *reduce = side_row(traits, p, OPERATION_REDUCE);
     bool can_split =
         reduce && (double)p->m * (double)p->n * (double)p->batch / kernel_threads(reduce) < MOST_BLOCKS;
-    struct choice best = cheapest(traits, p, k_unit, false, 0, can_split ? MOST_PARTS : 1);
+    int most_parts = can_split ? MOST_PARTS : 1;
+    struct choice best = cheapest(traits, p, k_unit, false, 0, most_parts);
     if (!best.kernel) {
         return no_kernel(traits, p);
     }
@@ -332,22 +414,47 @@ static carat_status choose_cuda(const struct device_traits *traits, const struct
             return no_kernel(traits, p);
         }
     }
-    plan->steps[0] = (struct step){STEP_MULTIPLY, best.kernel, unaligned.kernel};
-    plan->step_count = 1;
+    int64_t packed_bytes = 0;
+    struct packing packing;
+    if (make_packing(traits, p, &packing)) {
+        const struct problem *to = &packing.product;
+        struct choice packed = cheapest(traits, to, unit_of_k(traits, to), false, 0, most_parts);
+        double whole = packed.cycles + packing_cycles(traits, &packing);
+        if (packed.kernel && wants_alignment(packed.kernel, to) && whole < best.cycles) {
+            packed.cycles = whole;
+            best = packed;
+            unaligned = packed; /* the workspace is aligned */
+            plan->product = *to;
+            plan->packed_b_at = (size_t)packing.b_at;
+            packed_bytes = packing.bytes;
+            plan->steps[plan->step_count++] = (struct step){STEP_PACK, packing.kernel, packing.kernel};
+        }
+    }
+    plan->steps[plan->step_count++] = (struct step){STEP_MULTIPLY, best.kernel, unaligned.kernel};
     if (reduce && best.parts > 1) {
-        plan->steps[1] = (struct step){STEP_REDUCE, reduce, reduce};
-        plan->step_count = 2;
+        plan->steps[plan->step_count++] = (struct step){STEP_REDUCE, reduce, reduce};
     }
     plan->parts = best.parts;
     plan->k_per_part = best.k_per_part;
-    plan->workspace_bytes = (size_t)workspace_of(p, best.parts);
-    explain(traits, p, &best, plan);
+    plan->partials_at = (size_t)packed_bytes;
+    plan->workspace_bytes = (size_t)(packed_bytes + workspace_of(p, best.parts));
+    explain(traits, &plan->product, &best, plan);
     return CARAT_OK;
+}
+
+bool plan_has(const struct plan *plan, enum step_kind kind)
+{
+    for (int i = 0; i < plan->step_count; i++) {
+        if (plan->steps[i].kind == kind) {
+            return true;
+        }
+    }
+    return false;
 }
 
 carat_status plan_choose(const struct device_traits *traits, const struct problem *problem, struct plan *plan)
 {
-    *plan = (struct plan){.problem = *problem, .parts = 1, .k_per_part = problem->k};
+    *plan = (struct plan){.problem = *problem, .product = *problem, .parts = 1, .k_per_part = problem->k};
     if (problem_is_empty(problem)) {
         snprintf(plan->explanation, sizeof(plan->explanation), "nothing to compute: D has no elements");
         return CARAT_OK;

@@ -9,6 +9,7 @@
 
 enum step_kind {
     STEP_BLAS,     /* the CPU device's multiplication, whole */
+    STEP_PACK,     /* copies A and B into workspace, columns aligned */
     STEP_MULTIPLY, /* a product kernel */
     STEP_REDUCE    /* adds the parts of a split K */
 };
@@ -21,12 +22,16 @@ struct step {
 
 struct plan {
     struct problem problem;
+    struct problem product; /* what the product's kernel sees: the problem, or its packed operands */
     struct step steps[4];
     int step_count;
     int parts;          /* of K */
     int64_t k_per_part; /* a multiple of the kernels' TILE_K */
+    size_t packed_a_at; /* where in the workspace, in bytes */
+    size_t packed_b_at;
+    size_t partials_at;
     size_t workspace_bytes;
-    char explanation[400];
+    char explanation[500];
 };
 
 /* What a planner must know of a device. */
@@ -36,6 +41,9 @@ struct device_traits {
     int multiprocessors;
     int shared_bytes; /* the most that a block may ask for; 0 where nothing is known */
 };
+
+/* Whether the plan has a step of that kind. */
+bool plan_has(const struct plan *plan, enum step_kind kind);
 
 /* Chooses the steps (choose.c). Fails only with CARAT_UNSUPPORTED. */
 carat_status plan_choose(const struct device_traits *traits, const struct problem *problem,

@@ -62,7 +62,7 @@ static void check_multiply(const struct device_traits *traits, const struct plan
                            const struct kernel *kernel)
 {
     static const int layouts[2][2] = {{LAYOUT_NN, LAYOUT_NT}, {LAYOUT_TN, LAYOUT_TT}};
-    const struct problem *p = &plan->problem;
+    const struct problem *p = &plan->product;
     assert_non_null(kernel);
     assert_non_null(kernel->image);
     assert_int_equal(kernel->operation, OPERATION_GEMM);
@@ -77,6 +77,37 @@ static void check_multiply(const struct device_traits *traits, const struct plan
     assert_true(blocks_of(kernel, p, plan->parts) <= INT32_MAX);
 }
 
+/* What a packed matrix takes, all problems of its batch. */
+static size_t packed_bytes(struct extent extent)
+{
+    int64_t count = extent.stride == 0 ? 1 : extent.batch;
+    assert_true(extent.ld >= extent.rows);
+    assert_int_equal(extent.ld * (int64_t)extent.element_bytes % 128, 0);
+    assert_true(extent.stride == 0 || extent.stride >= extent.ld * extent.columns);
+    return (size_t)(extent.ld * extent.columns * count) * extent.element_bytes;
+}
+
+/* The packed operands hold the problem's, with no more k than a piece, and do not overlap. */
+static void check_packing(const struct plan *plan)
+{
+    const struct problem *from = &plan->problem;
+    const struct problem *to = &plan->product;
+    assert_int_equal(plan->steps[0].kernel->operation, OPERATION_PACK);
+    assert_int_equal(plan->steps[0].kernel->element, from->type_ab);
+    assert_int_equal(to->m, from->m);
+    assert_int_equal(to->n, from->n);
+    assert_true(to->k >= from->k && (to->k - from->k) * (int64_t)carat_type_size(from->type_ab) < 16);
+    assert_true((to->stride_a == 0) == (from->stride_a == 0 || from->batch == 1));
+    assert_true((to->stride_b == 0) == (from->stride_b == 0 || from->batch == 1));
+    assert_int_equal(plan->packed_a_at, 0);
+    assert_int_equal(plan->packed_b_at % 256, 0);
+    assert_int_equal(plan->partials_at % 256, 0);
+    assert_true(plan->packed_b_at >= packed_bytes(problem_extent_a(to)));
+    assert_true(plan->partials_at >= plan->packed_b_at + packed_bytes(problem_extent_b(to)));
+    assert_true(plan->workspace_bytes >= plan->partials_at);
+    assert_non_null(strstr(plan->explanation, "packed"));
+}
+
 static void check_plan(const struct device_traits *traits, const struct plan *plan)
 {
     const struct problem *p = &plan->problem;
@@ -87,31 +118,39 @@ static void check_plan(const struct device_traits *traits, const struct plan *pl
         assert_int_equal(plan->workspace_bytes, 0);
         return;
     }
-    assert_true(plan->step_count == (plan->parts > 1 ? 2 : 1));
-    assert_int_equal(plan->steps[0].kind, STEP_MULTIPLY);
-    check_multiply(traits, plan, plan->steps[0].kernel);
-    check_multiply(traits, plan, plan->steps[0].unaligned);
-    /* The kernel for any address takes any address. */
-    assert_true(plan->steps[0].unaligned->alignment <= (int)carat_type_size(p->type_ab));
-    assert_non_null(strstr(plan->explanation, plan->steps[0].kernel->name));
+    bool packs = plan->steps[0].kind == STEP_PACK;
+    const struct step *multiply = &plan->steps[packs];
+    assert_int_equal(plan->step_count, 1 + packs + (plan->parts > 1));
+    assert_int_equal(multiply->kind, STEP_MULTIPLY);
+    check_multiply(traits, plan, multiply->kernel);
+    check_multiply(traits, plan, multiply->unaligned);
+    if (packs) {
+        check_packing(plan);
+    } else {
+        /* The kernel for any address takes any address. */
+        assert_true(multiply->unaligned->alignment <= (int)carat_type_size(p->type_ab));
+        assert_int_equal(plan->partials_at, 0);
+        assert_memory_equal(&plan->product, p, sizeof(*p));
+    }
+    assert_non_null(strstr(plan->explanation, multiply->kernel->name));
 
     /* The parts cover K, and each of them has some of it. */
     assert_true(plan->parts >= 1);
     assert_true(plan->k_per_part > 0);
-    assert_int_equal(plan->parts, p->k > 0 ? (p->k - 1) / plan->k_per_part + 1 : 1);
+    assert_int_equal(plan->parts, p->k > 0 ? (plan->product.k - 1) / plan->k_per_part + 1 : 1);
     if (plan->parts == 1) {
-        assert_int_equal(plan->workspace_bytes, 0);
+        assert_int_equal(plan->workspace_bytes, plan->partials_at);
         return;
     }
-    const struct kernel *reduce = plan->steps[1].kernel;
-    assert_int_equal(plan->steps[1].kind, STEP_REDUCE);
+    const struct kernel *reduce = plan->steps[packs + 1].kernel;
+    assert_int_equal(plan->steps[packs + 1].kind, STEP_REDUCE);
     assert_int_equal(reduce->operation, OPERATION_REDUCE);
     assert_int_equal(reduce->element, p->type_ab);
     assert_non_null(strstr(plan->explanation, reduce->name));
     size_t least =
         (size_t)(p->m * p->n * p->batch * plan->parts) * carat_type_size(carat_scalar_type(p->type_ab));
-    assert_int_equal(plan->workspace_bytes, (least + 255) / 256 * 256);
-    assert_true(plan->workspace_bytes <= (size_t)64 << 20);
+    assert_int_equal(plan->workspace_bytes - plan->partials_at, (least + 255) / 256 * 256);
+    assert_true(plan->workspace_bytes - plan->partials_at <= (size_t)64 << 20);
 }
 
 static int64_t random_size(struct random *random)
@@ -154,6 +193,7 @@ static void every_plan_is_consistent(void **state)
     carat_type type = *(const carat_type *)*state;
     struct random random = {(uint64_t)type + 300};
     int split = 0;
+    int packed = 0;
     for (int i = 0; i < 1500; i++) {
         carat_gemm_problem described = random_problem(&random, type);
         struct device_traits traits = random_traits(&random);
@@ -168,12 +208,15 @@ static void every_plan_is_consistent(void **state)
         }
         check_plan(&traits, &plan);
         split += plan.parts > 1;
+        packed += plan_has(&plan, STEP_PACK);
 
         assert_int_equal(plan_choose(&traits, &problem, &again), CARAT_OK);
         assert_string_equal(plan.explanation, again.explanation);
         assert_int_equal(plan.workspace_bytes, again.workspace_bytes);
     }
     assert_true(split > 100);
+    /* Only these have kernels that ask for alignment. */
+    assert_true(packed > (type == CARAT_F32 || type == CARAT_F64 ? 10 : -1));
 }
 
 static const struct device_traits h200 = {CARAT_DEVICE_CUDA, 90, 132, 232448};

@@ -80,6 +80,37 @@ typedef struct reduce_arguments {
 } reduce_arguments;
 
 /*
+ * One operand of a pack: rows x columns, ld apart, to rows_to x columns_to, ld_to apart, zero where there is
+ * nothing to copy. Strides as in gemm_arguments.
+ */
+typedef struct pack_operand {
+    const void *from;
+    void *to;
+    int64_t rows;
+    int64_t columns;
+    int64_t ld;
+    int64_t stride;
+    int64_t rows_to;
+    int64_t columns_to;
+    int64_t ld_to;
+    int64_t stride_to;
+    int32_t tiles_m; /* of rows_to x columns_to */
+    int32_t tiles_n;
+} pack_operand;
+
+/*
+ * Both operands of a product, copied so that their columns are aligned: see kernels/memory/pack.cu. The first
+ * blocks_a blocks are A's, one a tile and problem, the rest B's. Where alpha is 0 nothing is read.
+ */
+typedef struct pack_arguments {
+    pack_operand a;
+    pack_operand b;
+    scalar_argument alpha;
+    int32_t blocks_a;
+    int32_t unused;
+} pack_arguments;
+
+/*
  * B = scale * A + shift over m x n, both column-major; b == a with ldb == lda is allowed.
  *
  * Launch with ceil(m * n / TILE_M) blocks of the row, at most as many as a grid can have. That is for

@@ -56,7 +56,7 @@ static carat_status multiply_launch(struct cuda_device *device, const struct pla
                                     const struct kernel *kernel, const struct device_operands *operands,
                                     CUdeviceptr partials, CUstream stream)
 {
-    const struct problem *problem = &plan->problem;
+    const struct problem *problem = &plan->product;
     int64_t tiles_m = divide_up(problem->m, kernel->tile_m);
     int64_t tiles_n = divide_up(problem->n, kernel->tile_n);
     int64_t blocks;
@@ -123,16 +123,64 @@ static carat_status reduce_launch(struct cuda_device *device, const struct plan 
     return kernel_launch(device, kernel, divide_up(elements, kernel_threads(kernel)), &arguments, stream);
 }
 
+/* One operand's way into the workspace; both extents are of the same batch. */
+static pack_operand pack_of(const struct kernel *kernel, struct extent from, struct extent to,
+                            const void *source, CUdeviceptr workspace)
+{
+    return (pack_operand){
+        .from = source,
+        .to = (void *)(uintptr_t)workspace,
+        .rows = from.rows,
+        .columns = from.columns,
+        .ld = from.ld,
+        .stride = from.stride,
+        .rows_to = to.rows,
+        .columns_to = to.columns,
+        .ld_to = to.ld,
+        .stride_to = to.stride,
+        .tiles_m = (int32_t)divide_up(to.rows, kernel->tile_m),
+        .tiles_n = (int32_t)divide_up(to.columns, kernel->tile_n),
+    };
+}
+
+/* Copies A and B into the workspace, and has operands point there. */
+static carat_status pack_launch(struct cuda_device *device, const struct plan *plan,
+                                const struct kernel *kernel, struct device_operands *operands,
+                                CUdeviceptr workspace, CUstream stream)
+{
+    struct extent a = problem_extent_a(&plan->product);
+    struct extent b = problem_extent_b(&plan->product);
+    pack_arguments arguments = {
+        .a = pack_of(kernel, problem_extent_a(&plan->problem), a, operands->a, workspace + plan->packed_a_at),
+        .b = pack_of(kernel, problem_extent_b(&plan->problem), b, operands->b, workspace + plan->packed_b_at),
+        .alpha = operands->alpha,
+    };
+    /* The plan has counted both: they fit a grid together. A matrix that all problems share is copied once. */
+    int64_t blocks_a = (int64_t)arguments.a.tiles_m * arguments.a.tiles_n * (a.stride == 0 ? 1 : a.batch);
+    int64_t blocks_b = (int64_t)arguments.b.tiles_m * arguments.b.tiles_n * (b.stride == 0 ? 1 : b.batch);
+    arguments.blocks_a = (int32_t)blocks_a;
+    operands->a = arguments.a.to;
+    operands->b = arguments.b.to;
+    return kernel_launch(device, kernel, blocks_a + blocks_b, &arguments, stream);
+}
+
 carat_status plan_launch(struct cuda_device *device, const struct plan *plan,
                          const struct device_operands *operands, CUdeviceptr workspace, CUstream stream)
 {
+    struct device_operands at = *operands;
+    bool reads_ab = !scalar_is_zero(&at.alpha, carat_scalar_type(plan->problem.type_ab));
+    CUdeviceptr partials = workspace + plan->partials_at;
     for (int i = 0; i < plan->step_count; ++i) {
         const struct step *step = &plan->steps[i];
-        if (step->kind == STEP_MULTIPLY) {
-            const struct kernel *kernel = kernel_for(step, operands->a, operands->b);
-            CARAT_TRY(multiply_launch(device, plan, kernel, operands, workspace, stream));
+        if (step->kind == STEP_PACK) {
+            if (reads_ab) {
+                CARAT_TRY(pack_launch(device, plan, step->kernel, &at, workspace, stream));
+            }
+        } else if (step->kind == STEP_MULTIPLY) {
+            const struct kernel *kernel = kernel_for(step, at.a, at.b);
+            CARAT_TRY(multiply_launch(device, plan, kernel, &at, partials, stream));
         } else if (step->kind == STEP_REDUCE) {
-            CARAT_TRY(reduce_launch(device, plan, step->kernel, operands, workspace, stream));
+            CARAT_TRY(reduce_launch(device, plan, step->kernel, &at, partials, stream));
         } else {
             return fail(CARAT_UNSUPPORTED, "a plan for the CPU cannot run on a CUDA device");
         }
@@ -239,8 +287,10 @@ static carat_status row_run(struct cuda_device *device, const struct kernel *ker
     struct device_operands on_device = {
         .a = operands->a, .b = operands->b, .c = operands->c, .d = operands->d};
     int64_t tile_k = kernel->tile_k > 0 ? kernel->tile_k : 1;
-    struct plan plan = {
-        .problem = *problem, .parts = 1, .k_per_part = divide_up(problem->k, tile_k) * tile_k};
+    struct plan plan = {.problem = *problem,
+                        .product = *problem,
+                        .parts = 1,
+                        .k_per_part = divide_up(problem->k, tile_k) * tile_k};
     CARAT_TRY(scalar_of(device, "alpha", scalar_type, operands->alpha, &on_device.alpha));
     CARAT_TRY(scalar_of(device, "beta", scalar_type, operands->beta, &on_device.beta));
     return multiply_launch(device, &plan, kernel, &on_device, 0, stream);

@@ -10,6 +10,8 @@
 typedef gemm_arguments row_arguments;
 #elif OPERATION == OPERATION_REDUCE
 typedef reduce_arguments row_arguments;
+#elif OPERATION == OPERATION_PACK
+typedef pack_arguments row_arguments;
 #elif OPERATION == OPERATION_SCALE_ADD
 typedef scale_add_arguments row_arguments;
 #elif OPERATION == OPERATION_TRANSPOSE
