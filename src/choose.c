@@ -238,17 +238,21 @@ static bool make_choice(const struct device_traits *traits, const struct problem
     return true;
 }
 
+/* Which rows are looked at: all, those that take any address of A and B, or those that ask for more. */
+enum addresses { ALL_ROWS, ANY_ADDRESS, ALIGNED };
+
 /*
- * The cheapest way over the rows that multiply the problem; kernel NULL where there is none. With
- * `any` only rows that take any address are looked at; with parts 0 every number of parts is.
+ * The cheapest way over the rows that multiply the problem; kernel NULL where there is none. With parts 0 every
+ * number of parts is looked at.
  */
 static struct choice cheapest(const struct device_traits *traits, const struct problem *p, int64_t k_unit,
-                              bool any, int parts, int most_parts)
+                              enum addresses addresses, int parts, int most_parts)
 {
     struct choice best = {.kernel = NULL, .cycles = INFINITY};
     for (int i = 0; i < carat_catalog_count; i++) {
         const struct kernel *kernel = &carat_catalog[i];
-        if (!kernel_multiplies(kernel, traits, p) || (any && wants_alignment(kernel, p))) {
+        if (!kernel_multiplies(kernel, traits, p) ||
+            (addresses != ALL_ROWS && wants_alignment(kernel, p) != (addresses == ALIGNED))) {
             continue;
         }
         int from = parts > 0 ? parts : 1;
@@ -394,7 +398,8 @@ static int64_t unit_of_k(const struct device_traits *traits, const struct proble
     return unit;
 }
 
-static carat_status choose_cuda(const struct device_traits *traits, const struct problem *p,
+/* With always_pack A and B are packed wherever that is possible, whatever it costs. */
+static carat_status choose_cuda(const struct device_traits *traits, const struct problem *p, bool always_pack,
                                 struct plan *plan)
 {
     int64_t k_unit = unit_of_k(traits, p);
@@ -402,13 +407,13 @@ static carat_status choose_cuda(const struct device_traits *traits, const struct
     bool can_split =
         reduce && (double)p->m * (double)p->n * (double)p->batch / kernel_threads(reduce) < MOST_BLOCKS;
     int most_parts = can_split ? MOST_PARTS : 1;
-    struct choice best = cheapest(traits, p, k_unit, false, 0, most_parts);
+    struct choice best = cheapest(traits, p, k_unit, ALL_ROWS, 0, most_parts);
     if (!best.kernel) {
         return no_kernel(traits, p);
     }
     struct choice unaligned = best;
     if (wants_alignment(best.kernel, p)) {
-        unaligned = cheapest(traits, p, k_unit, true, best.parts, best.parts);
+        unaligned = cheapest(traits, p, k_unit, ANY_ADDRESS, best.parts, best.parts);
         if (!unaligned.kernel) {
             /* Without a row for any address, a plan could fail when it runs. */
             return no_kernel(traits, p);
@@ -418,9 +423,9 @@ static carat_status choose_cuda(const struct device_traits *traits, const struct
     struct packing packing;
     if (make_packing(traits, p, &packing)) {
         const struct problem *to = &packing.product;
-        struct choice packed = cheapest(traits, to, unit_of_k(traits, to), false, 0, most_parts);
+        struct choice packed = cheapest(traits, to, unit_of_k(traits, to), ALIGNED, 0, most_parts);
         double whole = packed.cycles + packing_cycles(traits, &packing);
-        if (packed.kernel && wants_alignment(packed.kernel, to) && whole < best.cycles) {
+        if (packed.kernel && (always_pack || whole < best.cycles)) {
             packed.cycles = whole;
             best = packed;
             unaligned = packed; /* the workspace is aligned */
@@ -460,10 +465,17 @@ carat_status plan_choose(const struct device_traits *traits, const struct proble
         return CARAT_OK;
     }
     if (traits->kind == CARAT_DEVICE_CUDA) {
-        return choose_cuda(traits, problem, plan);
+        return choose_cuda(traits, problem, false, plan);
     }
     plan->steps[0].kind = STEP_BLAS;
     plan->step_count = 1;
     cpu_gemm_explain(problem, plan->explanation, sizeof(plan->explanation));
     return CARAT_OK;
+}
+
+carat_status plan_choose_packed(const struct device_traits *traits, const struct problem *problem,
+                                struct plan *plan)
+{
+    *plan = (struct plan){.problem = *problem, .product = *problem, .parts = 1, .k_per_part = problem->k};
+    return choose_cuda(traits, problem, true, plan);
 }

@@ -55,6 +55,15 @@ bool problem_equal(const struct problem *x, const struct problem *y);
 /* Whether a row of any kind is in this build and runs on the device. */
 bool kernel_runs_on(const struct kernel *kernel, const struct device_traits *traits);
 
+/*
+ * The same for a problem that is not empty on a CUDA device, with A and B packed first wherever there are rows for
+ * it: by its cost that pays only for products too large to test without a device.
+ */
+carat_status plan_choose_packed(
+    const struct device_traits *traits,
+    const struct problem *problem,
+    struct plan *plan);
+
 /* Whether a row of OPERATION_GEMM can compute the problem on the device, where A and B begin aligned. */
 bool kernel_multiplies(const struct kernel *kernel, const struct device_traits *traits,
                        const struct problem *problem);

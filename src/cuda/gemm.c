@@ -48,8 +48,6 @@ static carat_status find_places(struct cuda_device *device, struct matrix_argume
     return CARAT_OK;
 }
 
-#define WORKSPACE_ALIGNMENT 256 /* of a caller's workspace, as carat.h asks */
-
 /* The caller's workspace, or the pool's. */
 static carat_status find_workspace(struct cuda_device *device, const struct plan *plan, const carat_run *run,
                                    CUdeviceptr *workspace)
@@ -64,10 +62,6 @@ static carat_status find_workspace(struct cuda_device *device, const struct plan
     if (run->workspace_bytes < plan->workspace_bytes) {
         return fail(CARAT_WORKSPACE_TOO_SMALL, "run->workspace_bytes is %zu, but the plan needs %zu",
                     run->workspace_bytes, plan->workspace_bytes);
-    }
-    if ((uintptr_t)run->workspace % WORKSPACE_ALIGNMENT != 0) {
-        return fail(CARAT_INVALID_ARGUMENT, "run->workspace is %p, which is not aligned to %d bytes",
-                    run->workspace, WORKSPACE_ALIGNMENT);
     }
     enum place place;
     CARAT_TRY(pointer_place(device, "run->workspace", run->workspace, &place));
