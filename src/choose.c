@@ -307,8 +307,11 @@ static bool make_packing(const struct device_traits *traits, const struct proble
     struct problem *to = &packing->product;
     *to = *p;
     if (p->trans_a || !p->trans_b) {
-        /* k too is of whole pieces where an operand runs along it; what is added is zero. */
-        to->k = round_up(p->k, 16 / size);
+        /*
+         * k too, where an operand runs along it, since kernels begin with what their tiles leave over of k: all
+         * that follows would lie off the sectors. What is added is zero.
+         */
+        to->k = round_up(p->k, PACKED_UNIT / size);
     }
     packing->b_at = lay_out(p->trans_a ? to->k : p->m, p->trans_a ? p->m : to->k, size, p->batch, &to->lda,
                             &to->stride_a);

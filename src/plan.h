@@ -59,10 +59,8 @@ bool kernel_runs_on(const struct kernel *kernel, const struct device_traits *tra
  * The same for a problem that is not empty on a CUDA device, with A and B packed first wherever there are rows for
  * it: by its cost that pays only for products too large to test without a device.
  */
-carat_status plan_choose_packed(
-    const struct device_traits *traits,
-    const struct problem *problem,
-    struct plan *plan);
+carat_status plan_choose_packed(const struct device_traits *traits, const struct problem *problem,
+                                struct plan *plan);
 
 /* Whether a row of OPERATION_GEMM can compute the problem on the device, where A and B begin aligned. */
 bool kernel_multiplies(const struct kernel *kernel, const struct device_traits *traits,
