@@ -34,8 +34,8 @@
  * Memory      Matrices may be in host memory or in device memory; Carat asks the driver which. The
  *             matrices of one call (A, B, C, D) must be all of one kind, else the call is refused
  *             with CARAT_INVALID_ARGUMENT. alpha and beta may be in host or device memory each on
- *             its own; those in host memory are read before the call returns. Nothing is ever freed
- *             or kept on the caller's behalf.
+ *             its own; those in host memory are read before the call returns. Managed memory counts as
+ *             device memory. Nothing is ever freed or kept on the caller's behalf.
  * Streams     A stream is a CUstream, which is also a cudaStream_t (PyTorch's and CuPy's streams
  *             are such), passed as void *; NULL is the legacy default stream. With all matrices in
  *             device memory a call puts its work on the stream and returns; errors of the device
@@ -43,9 +43,9 @@
  *             complete. On the CPU device every call is complete when it returns.
  * Graphs      A call on device memory may be captured into a CUDA graph, once the same problem has
  *             been planned (carat_plan_create, or one call before): then it neither allocates
- *             nor synchronizes. Where the plan needs workspace, a graph keeps the pool's buffer of the
- *             stream it was captured on: do not run two such graphs of one stream at the same time, or
- *             give each a workspace of its own.
+ *             nor synchronizes, unless the plan needs workspace and is given none: then the first capture
+ *             on a stream allocates a buffer that lives as long as the context, and graphs captured on
+ *             one stream share it, so do not run two of them at the same time.
  * Threads     A context may be used by many threads at once, and so may a plan. Creating and
  *             destroying an object must not run beside other uses of that object.
  * Errors      A function returns CARAT_OK or a status; carat_last_message() then says, for the

@@ -2,7 +2,7 @@
  * copy_async.h - cp.async: copies from global to shared memory that go past the registers and are
  * waited for in groups (PTX ISA, "Data Movement: Non-bulk copy"; sm_80 and up).
  *
- * Each copies `valid` bytes (0 or the full width in Carat) and fills the rest with zeros; with valid
+ * Each copies `valid` bytes (0 up to the full width) and fills the rest with zeros; with valid
  * 0 the source is not read, but must still be an address that could be.
  */
 #ifndef CARAT_PTX_COPY_ASYNC_H

@@ -108,6 +108,7 @@ static void destroy(struct device *base)
     device_leave(device, pushed);
     driver.cuDevicePrimaryCtxRelease_v2(device->handle);
     pthread_mutex_destroy(&device->load_mutex);
+    pthread_mutex_destroy(&device->launching);
     pthread_mutex_destroy(&device->host_mutex);
     free(device->kernels);
     free(device);
@@ -234,6 +235,7 @@ carat_status cuda_device_create(int index, struct device **created)
     pthread_mutex_init(&device->load_mutex, NULL);
     pthread_mutex_init(&device->host_mutex, NULL);
     pthread_mutex_init(&device->pool.mutex, NULL);
+    pthread_mutex_init(&device->launching, NULL);
     *created = &device->base;
     return CARAT_OK;
 }

@@ -62,6 +62,7 @@ struct cuda_device {
     pthread_mutex_t load_mutex;
     struct loaded_kernel *kernels; /* as carat_catalog */
     struct workspace_pool pool;
+    pthread_mutex_t launching; /* plans whose steps share workspace are launched one at a time */
     struct pipeline_limits limits;
     pthread_mutex_t host_mutex;
     struct host_set *idle_sets; /* of host calls that are over, for the next ones */

@@ -70,6 +70,26 @@ static carat_status find_workspace(struct cuda_device *device, const struct plan
                                         "run->workspace is in host memory, but must be in device memory");
 }
 
+/*
+ * Launches a plan's steps. Steps that hand workspace on to each other must follow each other on their stream, and no
+ * other thread may grow the pool's buffer away between finding and using it: so threads take turns.
+ */
+static carat_status launch_with_workspace(struct cuda_device *device, const struct plan *plan,
+                                          const struct device_operands *operands, const carat_run *run)
+{
+    if (plan->workspace_bytes == 0) {
+        return plan_launch(device, plan, operands, 0, run->stream);
+    }
+    CUdeviceptr workspace;
+    pthread_mutex_lock(&device->launching);
+    carat_status status = find_workspace(device, plan, run, &workspace);
+    if (status == CARAT_OK) {
+        status = plan_launch(device, plan, operands, workspace, run->stream);
+    }
+    pthread_mutex_unlock(&device->launching);
+    return status;
+}
+
 static carat_status gemm(struct cuda_device *device, const struct plan *plan, const struct operands *operands,
                          const carat_run *run)
 {
@@ -98,9 +118,7 @@ static carat_status gemm(struct cuda_device *device, const struct plan *plan, co
     CARAT_TRY(find_places(device, matrices, 4, &on_device));
     if (on_device) {
         struct device_operands placed = {alpha, beta, operands->a, operands->b, operands->c, operands->d};
-        CUdeviceptr workspace;
-        CARAT_TRY(find_workspace(device, plan, run, &workspace));
-        return plan_launch(device, plan, &placed, workspace, run->stream);
+        return launch_with_workspace(device, plan, &placed, run);
     }
     struct host_operands placed = {
         .alpha = alpha,
@@ -138,8 +156,13 @@ static carat_status prepare(struct cuda_device *device, const struct plan *plan)
             CARAT_TRY(kernel_load(device, plan->steps[i].unaligned, &function));
         }
     }
-    return plan->workspace_bytes > 0 ? workspace_of_stream(device, NULL, plan->workspace_bytes, &workspace)
-                                     : CARAT_OK;
+    if (plan->workspace_bytes == 0) {
+        return CARAT_OK;
+    }
+    pthread_mutex_lock(&device->launching);
+    carat_status status = workspace_of_stream(device, NULL, plan->workspace_bytes, &workspace);
+    pthread_mutex_unlock(&device->launching);
+    return status;
 }
 
 carat_status cuda_prepare(struct device *base, const struct plan *plan)

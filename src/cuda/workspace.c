@@ -122,11 +122,17 @@ static carat_status drop_locked(struct cuda_device *device, CUstream stream)
     unsigned long long key;
     CARAT_TRY(stream_key(device, stream, false, &key));
     struct workspace *entry = find(pool, key);
-    if (!entry) {
-        return CARAT_OK;
+    if (entry) {
+        CARAT_TRY(empty(device, entry, stream, false));
+        *entry = pool->entries[--pool->count];
     }
-    CARAT_TRY(empty(device, entry, stream, false));
-    *entry = pool->entries[--pool->count];
+    /* Graphs that were captured on it live on, and another stream may be given its handle. */
+    CARAT_TRY(stream_key(device, stream, true, &key));
+    entry = find(pool, key);
+    if (entry) {
+        CARAT_TRY(empty(device, entry, stream, true));
+        *entry = pool->entries[--pool->count];
+    }
     return CARAT_OK;
 }
 
