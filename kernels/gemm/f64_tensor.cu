@@ -2,7 +2,7 @@
  * f64_tensor.cu - strict float64 products on the double-precision tensor instruction (rung 9 for f64).
  *
  * One mma_f64_16x8x8 adds 16 x 8 of A times 8 x 8 of B to 16 x 8 sums spread over a warp: 1024 fused
- * multiply-adds in one instruction, which keeps the unit busy for 16 cycles where a warp of scalar fma does
+ * multiply-adds in one instruction, which keeps the unit busy for 32 cycles where a warp of scalar fma does
  * 32 in 2. So instructions are plentiful and it is waiting that costs: two warps a scheduler must always have
  * a product ready. Fragments are read one step ahead, and the barrier stands one step before the tile it
  * waits for.
