@@ -290,7 +290,7 @@ const struct ceiling *ceilings_of_type(const struct ceilings *ceilings, carat_ty
 double ceilings_floor_seconds(const struct ceilings *ceilings, const carat_gemm_problem *problem,
                               const char **bound)
 {
-    const struct ceiling *unit = ceilings_of_type(ceilings, problem->type_ab);
+    const struct ceiling *unit = ceilings_of_type(ceilings, problem->type_a);
     const struct ceiling *memory = faster(find(ceilings, "ceiling_copy"), find(ceilings, "ceiling_read"));
     if (!unit || !memory) {
         return 0;

@@ -27,17 +27,17 @@ static carat_status prepare(struct contender *contender, const struct workload *
 {
     struct blas_contender *self = (struct blas_contender *)contender;
     const carat_gemm_problem *problem = &workload->problem;
-    bool has_type = problem->type_ab == CARAT_F32   ? self->f32 != NULL
-                    : problem->type_ab == CARAT_F64 ? self->f64 != NULL
+    bool has_type = problem->type_a == CARAT_F32   ? self->f32 != NULL
+                    : problem->type_a == CARAT_F64 ? self->f64 != NULL
                                                     : false;
     if (!has_type) {
-        return fail(CARAT_UNSUPPORTED, "CBLAS has no %s product", carat_type_name(problem->type_ab));
+        return fail(CARAT_UNSUPPORTED, "CBLAS has no %s product", carat_type_name(problem->type_a));
     }
     if (problem->m > INT_MAX || problem->n > INT_MAX || problem->k > INT_MAX) {
         return fail(CARAT_UNSUPPORTED, "a dimension is over 32 bits");
     }
     snprintf(contender->plan, sizeof(contender->plan), "%s",
-             problem->type_ab == CARAT_F32 ? "cblas_sgemm" : "cblas_dgemm");
+             problem->type_a == CARAT_F32 ? "cblas_sgemm" : "cblas_dgemm");
     return CARAT_OK;
 }
 
@@ -51,7 +51,7 @@ static carat_status run(struct contender *contender, const struct workload *work
     int n = (int)problem->n;
     int k = (int)problem->k;
     for (int64_t i = 0; i < problem->batch; i++) {
-        if (problem->type_ab == CARAT_F32) {
+        if (problem->type_a == CARAT_F32) {
             self->f32(CBLAS_COLUMN_MAJOR, op_a, op_b, m, n, k, 1,
                       (const float *)workload_a(workload, set) + i * problem->stride_a, (int)problem->lda,
                       (const float *)workload_b(workload, set) + i * problem->stride_b, (int)problem->ldb, 0,

@@ -42,8 +42,8 @@ static union scalar scalar_of(carat_type type, int value)
 static carat_status prepare(struct contender *contender, const struct workload *workload)
 {
     struct carat_contender *self = (struct carat_contender *)contender;
-    self->one = scalar_of(workload->problem.type_ab, 1);
-    self->zero = scalar_of(workload->problem.type_ab, 0);
+    self->one = scalar_of(workload->problem.type_cd, 1);
+    self->zero = scalar_of(workload->problem.type_cd, 0);
     if (self->row) {
         CARAT_TRY(problem_check(&workload->problem, &self->problem));
         CARAT_TRY(cuda_kernel_check(contender->place->device, self->row));

@@ -46,7 +46,7 @@ static carat_status refused(const char *function, int status)
 carat_status cublas_types_of(const carat_gemm_problem *problem, struct cublas_types *types)
 {
     *types = (struct cublas_types){.one.f32 = 1, .compute = CUBLAS_COMPUTE_32F, .scalar = CUBLAS_F32};
-    switch (problem->type_ab) {
+    switch (problem->type_a) {
     case CARAT_F32:
         types->ab = types->cd = CUBLAS_F32;
         break;
@@ -71,7 +71,7 @@ carat_status cublas_types_of(const carat_gemm_problem *problem, struct cublas_ty
         types->one.s32 = 1;
         break;
     default:
-        return fail(CARAT_UNSUPPORTED, "cuBLAS has no %s", carat_type_name(problem->type_ab));
+        return fail(CARAT_UNSUPPORTED, "cuBLAS has no %s", carat_type_name(problem->type_a));
     }
     return CARAT_OK;
 }

@@ -97,7 +97,7 @@ carat_status reference_compute(const carat_gemm_problem *problem, int64_t index,
     side = side < 8 ? 8 : side;
     bool all = (double)problem->m * (double)problem->n * (double)k <= (double)budget;
     *reference = (struct reference){
-        .type_ab = problem->type_ab,
+        .type_a = problem->type_a,
         .type_cd = problem->type_cd,
         .m = problem->m,
         .k = k,
@@ -137,9 +137,9 @@ carat_status reference_compute(const carat_gemm_problem *problem, int64_t index,
         for (int64_t i = 0; i < row_count; i++) {
             double *value = &reference->value[j * row_count + i];
             double *magnitude = &reference->magnitude[j * row_count + i];
-            if (is_integer(problem->type_ab)) {
+            if (is_integer(problem->type_a)) {
                 dot_wrapping(rows + i * k, column, k, value, magnitude);
-            } else if (problem->type_ab == CARAT_F64) {
+            } else if (problem->type_a == CARAT_F64) {
                 dot_long_double(rows + i * k, column, k, value, magnitude);
             } else {
                 dot_double(rows + i * k, column, k, value, magnitude);
@@ -182,7 +182,7 @@ static double half_ulp(carat_type type)
 struct verdict reference_compare(const struct reference *reference, const void *d, double ulps)
 {
     struct verdict verdict = {.right = true};
-    double sum_error = ulps * half_ulp(carat_scalar_type(reference->type_ab));
+    double sum_error = ulps * half_ulp(carat_scalar_type(reference->type_cd));
     double rounding = half_ulp(reference->type_cd);
     double least = reference->type_cd == CARAT_F16 ? 0x1p-25 : 0; /* half the least denormal */
     for (int64_t j = 0; j < reference->column_count; j++) {

@@ -22,7 +22,7 @@ struct source {
 };
 
 struct reference {
-    carat_type type_ab;
+    carat_type type_a;
     carat_type type_cd;
     int64_t m;
     int64_t k;

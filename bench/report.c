@@ -57,7 +57,7 @@ json_t *report_result(const struct contender *contender, const carat_gemm_proble
     const char *bound = NULL;
     double floor = ceilings_floor_seconds(ceilings, problem, &bound);
     json_t *line = json_pack("{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:s, s:s, s:s}", "kind", "result", "dtype",
-                             carat_type_name(problem->type_ab), "layout", layout_name(problem), "m",
+                             carat_type_name(problem->type_a), "layout", layout_name(problem), "m",
                              (json_int_t)problem->m, "n", (json_int_t)problem->n, "k", (json_int_t)problem->k,
                              "batch", (json_int_t)problem->batch, "contender", contender->name, "accuracy",
                              contender->accuracy, "outcome", outcome_name(result->outcome));

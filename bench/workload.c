@@ -109,7 +109,7 @@ static int count_sets(const struct place *place, double set_bytes)
 
 carat_status workload_open(struct arena *arena, const carat_gemm_problem *problem, struct workload *workload)
 {
-    size_t size = carat_type_size(problem->type_ab);
+    size_t size = carat_type_size(problem->type_a);
     size_t result_size = carat_type_size(problem->type_cd);
     int64_t unit = 256; /* elements, so that every base is aligned as an allocation is */
     int64_t a_elements = round_up(problem->m * problem->k * problem->batch, unit);
@@ -127,15 +127,15 @@ carat_status workload_open(struct arena *arena, const carat_gemm_problem *proble
 
     int64_t input_elements = workload->set_elements * workload->sets;
     size_t output_bytes = (size_t)workload->output_elements * result_size * (size_t)workload->sets;
-    bool same_inputs = arena->type == problem->type_ab && arena->input_elements >= input_elements;
+    bool same_inputs = arena->type == problem->type_a && arena->input_elements >= input_elements;
     if (same_inputs && arena->output_bytes >= output_bytes) {
         return CARAT_OK;
     }
     release(arena);
-    if (!arena->tile || arena->type != problem->type_ab) {
+    if (!arena->tile || arena->type != problem->type_a) {
         free(arena->tile);
-        arena->type = problem->type_ab;
-        CARAT_TRY(make_random_tile(problem->type_ab, &arena->tile));
+        arena->type = problem->type_a;
+        CARAT_TRY(make_random_tile(problem->type_a, &arena->tile));
     }
     CARAT_TRY(carat_allocate(arena->place->context, CARAT_MEMORY_DEVICE, (size_t)input_elements * size,
                              &arena->inputs));
@@ -147,13 +147,13 @@ carat_status workload_open(struct arena *arena, const carat_gemm_problem *proble
 
 const void *workload_a(const struct workload *workload, int set)
 {
-    size_t size = carat_type_size(workload->problem.type_ab);
+    size_t size = carat_type_size(workload->problem.type_a);
     return (const char *)workload->arena->inputs + (size_t)(workload->set_elements * set) * size;
 }
 
 const void *workload_b(const struct workload *workload, int set)
 {
-    size_t size = carat_type_size(workload->problem.type_ab);
+    size_t size = carat_type_size(workload->problem.type_a);
     return (const char *)workload_a(workload, set) + (size_t)workload->b_first * size;
 }
 
@@ -173,7 +173,7 @@ double workload_bytes(const carat_gemm_problem *problem)
     double m = (double)problem->m;
     double n = (double)problem->n;
     double k = (double)problem->k;
-    double input = (m * k + k * n) * (double)carat_type_size(problem->type_ab);
+    double input = (m * k + k * n) * (double)carat_type_size(problem->type_a);
     return (double)problem->batch * (input + m * n * (double)carat_type_size(problem->type_cd));
 }
 
@@ -187,7 +187,7 @@ carat_status references_compute(const struct workload *workload, int64_t budget,
         if (i > 0 && problems[i] == problems[i - 1]) {
             continue;
         }
-        struct source a = {workload->problem.type_ab, workload->arena->tile, 0, RANDOM_PERIOD};
+        struct source a = {workload->problem.type_a, workload->arena->tile, 0, RANDOM_PERIOD};
         struct source b = a;
         b.first = workload->b_first;
         struct reference *reference = &references->items[references->count++];

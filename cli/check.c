@@ -291,7 +291,7 @@ bool check_gemm(const carat_gemm_problem *problem, const void *alpha, const void
         return true;
     }
     choose_counts(problem, &check->rows, &check->columns);
-    carat_type type = problem->type_ab;
+    carat_type type = problem->type_a;
     struct scalars scalars = {scalar_value(type, alpha), scalar_value(type, beta)};
     struct lines rows =
         make_lines(type, a, problem->order, problem->op_a == CARAT_NO_TRANSPOSE, problem->lda, check->rows);

@@ -79,7 +79,7 @@ static carat_status measure_rows(struct field *field, const carat_gemm_problem *
     CARAT_TRY(field_add_carat(field));
     for (int i = 0; i < carat_catalog_count; i++) {
         const struct kernel *row = &carat_catalog[i];
-        if (row->operation == OPERATION_GEMM && row->element == (int)problem->type_ab) {
+        if (row->operation == OPERATION_GEMM && row->element == (int)problem->type_a) {
             CARAT_TRY(field_add_row(field, row));
         }
     }
@@ -95,7 +95,7 @@ static carat_status explain(struct field *field, const carat_gemm_problem *probl
     struct place *place = &field->stages[0].place;
     carat_plan *plan = NULL;
     CARAT_TRY(carat_plan_create(place->context, problem, &plan));
-    printf("%s %s %lld x %lld x %lld", carat_type_name(problem->type_ab), layout_name(problem),
+    printf("%s %s %lld x %lld x %lld", carat_type_name(problem->type_a), layout_name(problem),
            (long long)problem->m, (long long)problem->n, (long long)problem->k);
     if (problem->batch != 1) {
         printf(", batch %lld", (long long)problem->batch);
@@ -107,7 +107,7 @@ static carat_status explain(struct field *field, const carat_gemm_problem *probl
         static struct result results[MOST_CONTENDERS];
         status = measure ? measure_rows(field, problem, results) : CARAT_OK;
         if (status == CARAT_OK) {
-            print_candidates(place->device, &plan->plan, problem->type_ab, layout_name(problem), field,
+            print_candidates(place->device, &plan->plan, problem->type_a, layout_name(problem), field,
                              measure ? results : NULL);
             if (measure) {
                 printf("%-28s %-13s %6s %7s  %.2f\n", "the plan, as it runs", "", "", "", results[0].time_us);

@@ -643,7 +643,7 @@ static void print_rate(const struct work *work, const struct timing *timing)
         return;
     }
     printf("%-9s%.1f %s", "rate", operations / timing->median * 1e-9,
-           is_integer(work->problem.type_ab) ? "GOP/s" : "GFLOP/s");
+           is_integer(work->problem.type_a) ? "GOP/s" : "GFLOP/s");
     if (timing->runs > 1) {
         printf(", best run %.1f", operations / timing->best * 1e-9);
     }
@@ -799,7 +799,7 @@ int command_gemm(int argc, char **argv)
     }
     exit_code = EXIT_FAILED;
     if ((request.generated || open_files(&request, &work)) && make_problem(&request, &work)) {
-        carat_type type = work.problem.type_ab;
+        carat_type type = work.problem.type_a;
         if (!make_scalar("--alpha", request.alpha, type, &work.alpha) ||
             !make_scalar("--beta", request.beta, type, &work.beta)) {
             exit_code = EXIT_USAGE;

@@ -131,7 +131,7 @@ static carat_status measure_transfers(struct ladder *ladder, const carat_gemm_pr
     struct stage *stage = &ladder->field.stages[0];
     struct workload workload;
     CARAT_TRY(workload_open(&stage->arena, problem, &workload));
-    size_t input = (size_t)(problem->m * problem->k) * carat_type_size(problem->type_ab);
+    size_t input = (size_t)(problem->m * problem->k) * carat_type_size(problem->type_a);
     size_t output = (size_t)(problem->m * problem->n) * carat_type_size(problem->type_cd);
     struct transfer transfer = {
         .place = &stage->place, .workload = &workload, .bytes = {input, input, output}};
@@ -206,7 +206,7 @@ static void report_rung(struct ladder *ladder, const carat_gemm_problem *problem
     const struct result *result = &results[at];
     double seconds = result->time_us / 1e6;
     double operations = workload_operations(problem);
-    const struct ceiling *ceiling = ceilings_of_type(&ladder->ceilings, problem->type_ab);
+    const struct ceiling *ceiling = ceilings_of_type(&ladder->ceilings, problem->type_a);
     double share = ceiling && seconds > 0 ? operations / seconds / (ceiling->value * 1e12) : 0;
     int base = 0;
     double before = base_seconds(ladder, results, rung->number, &base);

@@ -71,7 +71,7 @@ static carat_status input_open(struct stage *stage, const carat_gemm_problem *pr
                                enum input_family family, struct input *input)
 {
     memset(input, 0, sizeof(*input));
-    size_t size = carat_type_size(problem->type_ab);
+    size_t size = carat_type_size(problem->type_a);
     int64_t a_columns = problem->op_a == CARAT_TRANSPOSE ? problem->m : problem->k;
     int64_t b_columns = problem->op_b == CARAT_TRANSPOSE ? problem->k : problem->n;
     int64_t a_count = problem->lda * a_columns;
@@ -82,16 +82,16 @@ static carat_status input_open(struct stage *stage, const carat_gemm_problem *pr
     if (!input->a || !input->b) {
         return fail(CARAT_OUT_OF_HOST_MEMORY, "no memory for %lld elements", (long long)(a_count + b_count));
     }
-    CARAT_TRY(input_fill(problem->type_ab, family, 1, problem->lda, a_columns, input->a));
-    CARAT_TRY(input_fill(problem->type_ab, family, 2, problem->ldb, b_columns, input->b));
+    CARAT_TRY(input_fill(problem->type_a, family, 1, problem->lda, a_columns, input->a));
+    CARAT_TRY(input_fill(problem->type_a, family, 2, problem->ldb, b_columns, input->b));
     carat_context *context = stage->place.context;
     void *stream = stage->place.stream;
     CARAT_TRY(carat_copy(context, (void *)workload_a(&input->workload, 0), input->a, (size_t)a_count * size,
                          stream));
     CARAT_TRY(carat_copy(context, (void *)workload_b(&input->workload, 0), input->b, (size_t)b_count * size,
                          stream));
-    struct source a = {problem->type_ab, input->a, 0, a_count};
-    struct source b = {problem->type_ab, input->b, 0, b_count};
+    struct source a = {problem->type_a, input->a, 0, a_count};
+    struct source b = {problem->type_a, input->b, 0, b_count};
     input->references.count = 1;
     return reference_compute(problem, 0, &a, &b, (int64_t)1 << 40, &input->references.items[0]);
 }

@@ -29,7 +29,7 @@ static carat_status run_plan(const carat_plan *plan, const struct operands *give
     struct operands operands;
     CARAT_TRY(run_check(&run));
     CARAT_TRY(problem_operands(problem, given->alpha, given->a, given->b, given->beta, given->c, given->d,
-                               &operands));
+                               run, &operands));
     if (problem_is_empty(problem)) {
         return CARAT_OK;
     }
@@ -48,7 +48,7 @@ carat_status carat_gemm(carat_context *context, const carat_gemm_problem *proble
     CARAT_TRY(problem_check(problem, &checked));
     carat_plan *plan;
     CARAT_TRY(plan_acquire(context, &checked, &plan));
-    carat_status status = run_plan(plan, &(struct operands){alpha, a, b, beta, c, d}, run);
+    carat_status status = run_plan(plan, &(struct operands){.alpha = alpha, .a = a, .b = b, .beta = beta, .c = c, .d = d}, run);
     plan_release(plan);
     return status;
 }
@@ -91,7 +91,7 @@ carat_status carat_plan_run(carat_plan *plan, const void *alpha, const void *a, 
     if (!plan) {
         return fail(CARAT_INVALID_ARGUMENT, "plan is NULL");
     }
-    return run_plan(plan, &(struct operands){alpha, a, b, beta, c, d}, run);
+    return run_plan(plan, &(struct operands){.alpha = alpha, .a = a, .b = b, .beta = beta, .c = c, .d = d}, run);
 }
 
 /* ---- GEMM in the manner of CBLAS ---- */

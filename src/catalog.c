@@ -11,6 +11,14 @@ _Static_assert(ELEMENT_F16 == (int)CARAT_F16, "words.h and carat_type must agree
 _Static_assert(ELEMENT_BF16 == (int)CARAT_BF16, "words.h and carat_type must agree");
 _Static_assert(ELEMENT_S32 == (int)CARAT_S32, "words.h and carat_type must agree");
 _Static_assert(ELEMENT_S8 == (int)CARAT_S8, "words.h and carat_type must agree");
+_Static_assert(ELEMENT_E4M3 == (int)CARAT_E4M3, "words.h and carat_type must agree");
+_Static_assert(ELEMENT_E5M2 == (int)CARAT_E5M2, "words.h and carat_type must agree");
+_Static_assert(ELEMENT_B_E4M3 == ELEMENT_E4M3 && ELEMENT_B_E5M2 == ELEMENT_E5M2, "the same words");
+_Static_assert(ACCURACY_FAST == (int)CARAT_ACCURACY_FAST, "words.h and carat_accuracy must agree");
+_Static_assert(ACTIVATION_RELU == (int)CARAT_ACTIVATION_RELU, "words.h and carat_activation must agree");
+_Static_assert(ACTIVATION_GELU_TANH == (int)CARAT_ACTIVATION_GELU_TANH, "the same numbers");
+_Static_assert(ACTIVATION_GELU_ERF == (int)CARAT_ACTIVATION_GELU_ERF, "the same numbers");
+_Static_assert(ACTIVATION_SILU == (int)CARAT_ACTIVATION_SILU, "the same numbers");
 
 const struct kernel *catalog_find(const char *name)
 {

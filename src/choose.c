@@ -54,7 +54,7 @@ static bool has_layout(const struct kernel *kernel, const struct problem *p)
 /* Whether the row wants more of the addresses of A and B than that they hold elements. */
 static bool wants_alignment(const struct kernel *kernel, const struct problem *p)
 {
-    return kernel->alignment > (int)carat_type_size(p->type_ab);
+    return kernel->alignment > (int)carat_type_size(p->type_a);
 }
 
 /*
@@ -66,7 +66,7 @@ static bool columns_aligned(const struct kernel *kernel, const struct problem *p
     if (!wants_alignment(kernel, p)) {
         return true;
     }
-    int64_t elements = kernel->alignment / (int64_t)carat_type_size(p->type_ab);
+    int64_t elements = kernel->alignment / (int64_t)carat_type_size(p->type_a);
     bool along_k = p->trans_a || !p->trans_b;
     return (!along_k || p->k % elements == 0) && p->lda % elements == 0 && p->ldb % elements == 0 &&
            p->stride_a % elements == 0 && p->stride_b % elements == 0;
@@ -80,7 +80,7 @@ static bool within_limit(const struct kernel *kernel, const struct problem *p)
 bool kernel_multiplies(const struct kernel *kernel, const struct device_traits *traits,
                        const struct problem *p)
 {
-    return kernel->operation == OPERATION_GEMM && kernel->element == (int)p->type_ab &&
+    return kernel->operation == OPERATION_GEMM && kernel->element == (int)p->type_a &&
            kernel_runs_on(kernel, traits) && has_layout(kernel, p) && within_limit(kernel, p) &&
            columns_aligned(kernel, p);
 }
@@ -91,7 +91,7 @@ static const struct kernel *side_row(const struct device_traits *traits, const s
 {
     for (int i = 0; i < carat_catalog_count; i++) {
         const struct kernel *kernel = &carat_catalog[i];
-        if (kernel->operation == operation && kernel->element == (int)p->type_ab &&
+        if (kernel->operation == operation && kernel->element == (int)p->type_a &&
             kernel_runs_on(kernel, traits)) {
             return kernel;
         }
@@ -145,7 +145,7 @@ static double product_cycles(const struct device_traits *traits, const struct pr
                              const struct choice *choice)
 {
     const struct kernel *kernel = choice->kernel;
-    double element_bytes = (double)carat_type_size(p->type_ab);
+    double element_bytes = (double)carat_type_size(p->type_a);
     double fit = most_resident(kernel);
     double rate = (kernel->rate > 0 ? kernel->rate : 50) / 100.0;
 
@@ -180,9 +180,9 @@ static double choice_cycles(const struct device_traits *traits, const struct pro
     double results = (double)p->m * (double)p->n * (double)p->batch;
     double inputs = ((double)p->m + (double)p->n) * (double)p->k * (double)p->batch;
     double partials = choice->parts > 1
-                          ? results * choice->parts * (double)carat_type_size(carat_scalar_type(p->type_ab))
+                          ? results * choice->parts * (double)carat_type_size(problem_sum_type(p))
                           : 0;
-    double product_bytes = inputs * (double)carat_type_size(p->type_ab) +
+    double product_bytes = inputs * (double)carat_type_size(p->type_a) +
                            (choice->parts > 1 ? partials : results * (double)carat_type_size(p->type_cd));
     double cycles = fmax(product_cycles(traits, p, choice), memory_cycles(traits, product_bytes));
     if (choice->parts > 1) {
@@ -216,7 +216,7 @@ static int64_t workspace_of(const struct problem *p, int parts)
     if (bytes > 2.0 * (double)MOST_WORKSPACE) {
         return INT64_MAX;
     }
-    int64_t exact = p->m * p->n * p->batch * parts * (int64_t)carat_type_size(carat_scalar_type(p->type_ab));
+    int64_t exact = p->m * p->n * p->batch * parts * (int64_t)carat_type_size(problem_sum_type(p));
     return ceiling(exact, WORKSPACE_UNIT) * WORKSPACE_UNIT;
 }
 
@@ -298,7 +298,7 @@ static int64_t lay_out(int64_t length, int64_t count, int64_t size, int64_t batc
 /* How A and B would be packed; false where they cannot be, or it would take too much. */
 static bool make_packing(const struct device_traits *traits, const struct problem *p, struct packing *packing)
 {
-    int64_t size = (int64_t)carat_type_size(p->type_ab);
+    int64_t size = (int64_t)carat_type_size(p->type_a);
     double bytes = ((double)p->m + (double)p->n) * ((double)p->k + 32) * (double)p->batch * (double)size;
     packing->kernel = side_row(traits, p, OPERATION_PACK);
     if (!packing->kernel || p->k == 0 || bytes > (double)MOST_PACKED / 2) {
@@ -326,7 +326,7 @@ static double packing_cycles(const struct device_traits *traits, const struct pa
     double elements = extent_elements(problem_extent_a(&packing->product)) +
                       extent_elements(problem_extent_b(&packing->product));
     return KERNEL_CYCLES +
-           memory_cycles(traits, 2 * elements * (double)carat_type_size(packing->product.type_ab));
+           memory_cycles(traits, 2 * elements * (double)carat_type_size(packing->product.type_a));
 }
 
 /* ---- Saying it ---- */
@@ -381,7 +381,7 @@ static carat_status no_kernel(const struct device_traits *traits, const struct p
     if (!any_row) {
         return fail(
             CARAT_UNSUPPORTED, "no CUDA kernel of this build multiplies %s on compute capability %d.%d",
-            carat_type_name(p->type_ab), traits->compute_capability / 10, traits->compute_capability % 10);
+            carat_type_name(p->type_a), traits->compute_capability / 10, traits->compute_capability % 10);
     }
     return fail(CARAT_UNSUPPORTED,
                 "m is %" PRId64 ", n is %" PRId64 " and batch is %" PRId64

@@ -5,6 +5,32 @@
 
 #include "status.h"
 
+static bool is_float8(carat_type type) { return type == CARAT_E4M3 || type == CARAT_E5M2; }
+
+/* What C and D are where nobody says otherwise. */
+static carat_type natural_result(carat_type type)
+{
+    return type == CARAT_S8 ? CARAT_S32 : (is_float8(type) ? CARAT_BF16 : type);
+}
+
+carat_type problem_scalar_type(const struct problem *p) { return carat_scalar_type(p->type_cd); }
+
+carat_type problem_sum_type(const struct problem *p)
+{
+    return p->type_a == CARAT_S8 ? CARAT_S32 : carat_scalar_type(p->type_cd);
+}
+
+bool problem_takes_scales(const struct problem *p)
+{
+    return is_float8(p->type_a) || (p->type_a == CARAT_S8 && p->type_cd != CARAT_S32);
+}
+
+bool problem_is_plain(const struct problem *p)
+{
+    carat_type own = p->type_a == CARAT_S8 ? CARAT_S32 : p->type_a;
+    return p->type_cd == own && !p->bias && p->activation == CARAT_ACTIVATION_NONE;
+}
+
 carat_gemm_problem carat_gemm_describe(carat_type type, int64_t m, int64_t n, int64_t k)
 {
     return (carat_gemm_problem){
@@ -12,8 +38,10 @@ carat_gemm_problem carat_gemm_describe(carat_type type, int64_t m, int64_t n, in
         .order = CARAT_COLUMN_MAJOR,
         .op_a = CARAT_NO_TRANSPOSE,
         .op_b = CARAT_NO_TRANSPOSE,
-        .type_ab = type,
-        .type_cd = type == CARAT_S8 ? CARAT_S32 : type,
+        .type_a = type,
+        .type_b = type,
+        .type_cd = natural_result(type),
+        .type_bias = carat_scalar_type(natural_result(type)),
         .m = m,
         .n = n,
         .k = k,
@@ -206,6 +234,52 @@ static carat_status count_check(const char *name, int64_t value)
     return CARAT_OK;
 }
 
+/* Whether A and B of these types can give C and D of that one. */
+static bool gives(carat_type type_a, carat_type type_cd)
+{
+    switch (type_a) {
+    case CARAT_F16:
+    case CARAT_BF16:
+        return type_cd == type_a || type_cd == CARAT_F32;
+    case CARAT_S8:
+        return type_cd == CARAT_S32 || type_cd == CARAT_F32 || type_cd == CARAT_S8;
+    case CARAT_E4M3:
+    case CARAT_E5M2:
+        return type_cd == CARAT_BF16 || type_cd == CARAT_F16 || type_cd == CARAT_F32 || type_cd == CARAT_E4M3;
+    default:
+        return type_cd == type_a;
+    }
+}
+
+static carat_status types_check(const carat_gemm_problem *p)
+{
+    if (p->type_a != p->type_b && !(is_float8(p->type_a) && is_float8(p->type_b))) {
+        return fail(CARAT_UNSUPPORTED,
+                    "problem->type_a is %s, but type_b is %s: only e4m3 and e5m2 may be mixed",
+                    carat_type_name(p->type_a), carat_type_name(p->type_b));
+    }
+    if (!gives(p->type_a, p->type_cd)) {
+        return fail(CARAT_UNSUPPORTED, "problem->type_cd is %s, but A and B of %s give C and D of %s",
+                    carat_type_name(p->type_cd), carat_type_name(p->type_a),
+                    carat_type_name(natural_result(p->type_a)));
+    }
+    carat_type scalar = carat_scalar_type(p->type_cd);
+    if (p->activation > CARAT_ACTIVATION_RELU && scalar == CARAT_S32) {
+        return fail(CARAT_UNSUPPORTED, "problem->activation is %d, but sums of s32 know only ReLU, %d",
+                    (int)p->activation, (int)CARAT_ACTIVATION_RELU);
+    }
+    if (p->bias == CARAT_BIAS_NONE) {
+        return CARAT_OK;
+    }
+    bool half = p->type_bias == CARAT_F16 || p->type_bias == CARAT_BF16;
+    if (p->type_bias != scalar && !(half && scalar == CARAT_F32)) {
+        return fail(CARAT_UNSUPPORTED, "problem->type_bias is %d (%s), but D of %s takes a bias of %s%s",
+                    (int)p->type_bias, carat_type_name(p->type_bias), carat_type_name(p->type_cd),
+                    carat_type_name(scalar), scalar == CARAT_F32 ? ", f16 or bf16" : "");
+    }
+    return CARAT_OK;
+}
+
 static carat_status words_check(const carat_gemm_problem *p)
 {
     if (p->struct_size != sizeof(*p)) {
@@ -216,16 +290,15 @@ static carat_status words_check(const carat_gemm_problem *p)
     CARAT_TRY(choice_check("order", (int)p->order, CARAT_COLUMN_MAJOR, CARAT_ROW_MAJOR, "carat_order"));
     CARAT_TRY(choice_check("op_a", (int)p->op_a, CARAT_NO_TRANSPOSE, CARAT_TRANSPOSE, "carat_op"));
     CARAT_TRY(choice_check("op_b", (int)p->op_b, CARAT_NO_TRANSPOSE, CARAT_TRANSPOSE, "carat_op"));
-    CARAT_TRY(choice_check("type_ab", (int)p->type_ab, CARAT_F32, CARAT_S8, "carat_type"));
-    CARAT_TRY(choice_check("type_cd", (int)p->type_cd, CARAT_F32, CARAT_S8, "carat_type"));
-    CARAT_TRY(choice_check("accuracy", (int)p->accuracy, CARAT_ACCURACY_DEFAULT, CARAT_ACCURACY_STRICT,
+    CARAT_TRY(choice_check("type_a", (int)p->type_a, CARAT_F32, CARAT_E5M2, "carat_type"));
+    CARAT_TRY(choice_check("type_b", (int)p->type_b, CARAT_F32, CARAT_E5M2, "carat_type"));
+    CARAT_TRY(choice_check("type_cd", (int)p->type_cd, CARAT_F32, CARAT_E5M2, "carat_type"));
+    CARAT_TRY(choice_check("accuracy", (int)p->accuracy, CARAT_ACCURACY_DEFAULT, CARAT_ACCURACY_FAST,
                            "carat_accuracy"));
-    carat_type type_cd = p->type_ab == CARAT_S8 ? CARAT_S32 : p->type_ab;
-    if (p->type_cd != type_cd) {
-        return fail(CARAT_UNSUPPORTED, "problem->type_cd is %s, but A and B of %s give C and D of %s",
-                    carat_type_name(p->type_cd), carat_type_name(p->type_ab), carat_type_name(type_cd));
-    }
-    return CARAT_OK;
+    CARAT_TRY(choice_check("bias", (int)p->bias, CARAT_BIAS_NONE, CARAT_BIAS_PER_COLUMN, "carat_bias"));
+    CARAT_TRY(choice_check("activation", (int)p->activation, CARAT_ACTIVATION_NONE, CARAT_ACTIVATION_SILU,
+                           "carat_activation"));
+    return types_check(p);
 }
 
 /* Exchanges the two operands: the column-major problem of the transposes. */
@@ -240,6 +313,9 @@ static void swap_operands(struct problem *p)
     p->ldb = old.lda;
     p->stride_a = old.stride_b;
     p->stride_b = old.stride_a;
+    p->type_a = old.type_b;
+    p->type_b = old.type_a;
+    p->bias_along_n = old.bias && !old.bias_along_n;
     p->swapped = true;
 }
 
@@ -262,11 +338,14 @@ carat_status problem_check(const carat_gemm_problem *described, struct problem *
     CARAT_TRY(count_check("stride_b", p->stride_b));
     CARAT_TRY(count_check("stride_c", p->stride_c));
     CARAT_TRY(count_check("stride_d", p->stride_d));
+    CARAT_TRY(count_check("stride_bias", p->stride_bias));
 
     /* The strides of a single problem say nothing, and are 0 in the canonical form. */
     bool batched = p->batch > 1;
+    bool has_bias = p->bias != CARAT_BIAS_NONE;
     *problem = (struct problem){
-        .type_ab = p->type_ab,
+        .type_a = p->type_a,
+        .type_b = p->type_b,
         .type_cd = p->type_cd,
         .trans_a = p->op_a == CARAT_TRANSPOSE,
         .trans_b = p->op_b == CARAT_TRANSPOSE,
@@ -283,14 +362,19 @@ carat_status problem_check(const carat_gemm_problem *described, struct problem *
         .stride_c = batched ? p->stride_c : 0,
         .stride_d = batched ? p->stride_d : 0,
         .accuracy = p->accuracy,
+        .bias = has_bias,
+        .bias_along_n = p->bias == CARAT_BIAS_PER_COLUMN,
+        .type_bias = has_bias ? p->type_bias : carat_scalar_type(p->type_cd),
+        .stride_bias = has_bias && batched ? p->stride_bias : 0,
+        .activation = p->activation,
     };
     struct problem *q = problem;
-    size_t bytes_ab = carat_type_size(q->type_ab);
+    size_t bytes_a = carat_type_size(q->type_a);
     size_t bytes_cd = carat_type_size(q->type_cd);
     CARAT_TRY(matrix_check("A", "lda", p->order, q->trans_a ? q->k : q->m, q->trans_a ? q->m : q->k, &q->lda,
-                           q->batch, q->stride_a, bytes_ab));
+                           q->batch, q->stride_a, bytes_a));
     CARAT_TRY(matrix_check("B", "ldb", p->order, q->trans_b ? q->n : q->k, q->trans_b ? q->k : q->n, &q->ldb,
-                           q->batch, q->stride_b, bytes_ab));
+                           q->batch, q->stride_b, carat_type_size(q->type_b)));
     CARAT_TRY(matrix_check("C", "ldc", p->order, q->m, q->n, &q->ldc, q->batch, q->stride_c, bytes_cd));
     CARAT_TRY(matrix_check("D", "ldd", p->order, q->m, q->n, &q->ldd, q->batch, q->stride_d, bytes_cd));
     if (p->order == CARAT_ROW_MAJOR) {
@@ -321,7 +405,7 @@ struct extent problem_extent_a(const struct problem *p)
         .ld = p->lda,
         .batch = p->batch,
         .stride = p->stride_a,
-        .element_bytes = carat_type_size(p->type_ab),
+        .element_bytes = carat_type_size(p->type_a),
     };
 }
 
@@ -333,7 +417,7 @@ struct extent problem_extent_b(const struct problem *p)
         .ld = p->ldb,
         .batch = p->batch,
         .stride = p->stride_b,
-        .element_bytes = carat_type_size(p->type_ab),
+        .element_bytes = carat_type_size(p->type_b),
     };
 }
 
@@ -382,14 +466,35 @@ static carat_status c_against_d(const void *c, const struct extent *extent_c, co
 }
 
 carat_status problem_operands(const struct problem *problem, const void *alpha, const void *a, const void *b,
-                              const void *beta, const void *c, void *d, struct operands *operands)
+                              const void *beta, const void *c, void *d, const carat_run *run,
+                              struct operands *operands)
 {
-    *operands = (struct operands){alpha, problem->swapped ? b : a, problem->swapped ? a : b, beta, c, d};
+    *operands = (struct operands){
+        .alpha = alpha,
+        .a = problem->swapped ? b : a,
+        .b = problem->swapped ? a : b,
+        .beta = beta,
+        .c = c,
+        .d = d,
+        .bias = problem->bias ? run->bias : NULL,
+        .scale_a = problem->swapped ? run->scale_b : run->scale_a,
+        .scale_b = problem->swapped ? run->scale_a : run->scale_b,
+        .scale_d = run->scale_d,
+    };
     if (!alpha || !beta) {
         return fail(CARAT_INVALID_ARGUMENT, "%s is NULL", alpha ? "beta" : "alpha");
     }
+    if (!problem_takes_scales(problem) && (run->scale_a || run->scale_b || run->scale_d)) {
+        return fail(CARAT_INVALID_ARGUMENT, "run->%s is given, but products of %s with D of %s take no scales",
+                    run->scale_a ? "scale_a" : (run->scale_b ? "scale_b" : "scale_d"),
+                    carat_type_name(problem->type_a), carat_type_name(problem->type_cd));
+    }
     if (problem_is_empty(problem)) {
         return CARAT_OK;
+    }
+    if (problem->bias && !run->bias) {
+        return fail(CARAT_INVALID_ARGUMENT, "run->bias is NULL, but the problem has a bias of %" PRId64 " elements",
+                    problem->bias_along_n ? problem->n : problem->m);
     }
     struct extent extent_a = problem_extent_a(problem);
     struct extent extent_b = problem_extent_b(problem);

@@ -13,7 +13,8 @@
 #include "carat/carat.h"
 
 struct problem {
-    carat_type type_ab;
+    carat_type type_a;
+    carat_type type_b;
     carat_type type_cd;
     bool trans_a; /* A is stored k x m */
     bool trans_b; /* B is stored n x k */
@@ -31,6 +32,11 @@ struct problem {
     int64_t stride_c;
     int64_t stride_d;
     carat_accuracy accuracy;
+    bool bias;
+    bool bias_along_n; /* a number a column of the canonical D; else a number a row */
+    carat_type type_bias;
+    int64_t stride_bias;
+    carat_activation activation;
 };
 
 /* The pointers of one call, in the problem's order (swapped where the problem is). */
@@ -41,6 +47,10 @@ struct operands {
     const void *beta;
     const void *c;
     void *d;
+    const void *bias;     /* NULL where the problem has none */
+    const float *scale_a; /* NULL: 1; swapped where the problem is */
+    const float *scale_b;
+    const float *scale_d;
 };
 
 /* A stored matrix as a plain rectangle: rows elements that are contiguous, columns of them, ld apart. */
@@ -58,7 +68,20 @@ carat_status problem_check(const carat_gemm_problem *described, struct problem *
 
 /* Checks the pointers that can be checked without a device (NULLs), and puts them in canonical order. */
 carat_status problem_operands(const struct problem *problem, const void *alpha, const void *a, const void *b,
-                              const void *beta, const void *c, void *d, struct operands *operands);
+                              const void *beta, const void *c, void *d, const carat_run *run,
+                              struct operands *operands);
+
+/* The type of alpha, beta and of the epilogue's arithmetic. */
+carat_type problem_scalar_type(const struct problem *problem);
+
+/* The type in which the products are summed: s32 for s8 and s32, f64 for f64, else f32. */
+carat_type problem_sum_type(const struct problem *problem);
+
+/* Whether scales may be given with a call. */
+bool problem_takes_scales(const struct problem *problem);
+
+/* Whether D = round(alpha * sum + beta * C) with C and D of A's own type (s32 for s8): no more than every kernel can. */
+bool problem_is_plain(const struct problem *problem);
 
 /* Whether D is empty: nothing to compute and nothing to write. */
 bool problem_is_empty(const struct problem *problem);

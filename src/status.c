@@ -69,6 +69,8 @@ size_t carat_type_size(carat_type type)
     case CARAT_BF16:
         return 2;
     case CARAT_S8:
+    case CARAT_E4M3:
+    case CARAT_E5M2:
         return 1;
     }
     return 0;
@@ -89,17 +91,20 @@ const char *carat_type_name(carat_type type)
         return "s32";
     case CARAT_S8:
         return "s8";
+    case CARAT_E4M3:
+        return "e4m3";
+    case CARAT_E5M2:
+        return "e5m2";
     }
     return "unknown type";
 }
 
-carat_type carat_scalar_type(carat_type type)
+carat_type carat_scalar_type(carat_type type_cd)
 {
-    switch (type) {
+    switch (type_cd) {
     case CARAT_F64:
         return CARAT_F64;
     case CARAT_S32:
-    case CARAT_S8:
         return CARAT_S32;
     default:
         return CARAT_F32;

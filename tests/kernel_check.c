@@ -327,12 +327,12 @@ static struct expected expect_part(const void *context, int64_t index, int64_t i
     carat_gemm_problem piece = work->problem;
     int64_t begin = part * work->k_per_part < piece.k ? part * work->k_per_part : piece.k;
     int64_t end = begin + work->k_per_part < piece.k ? begin + work->k_per_part : piece.k;
-    size_t size = carat_type_size(piece.type_ab);
+    size_t size = carat_type_size(piece.type_a);
     const char *a =
         (const char *)work->a + (size_t)(begin * (piece.op_a == CARAT_TRANSPOSE ? 1 : piece.lda)) * size;
     const char *b =
         (const char *)work->b + (size_t)(begin * (piece.op_b == CARAT_TRANSPOSE ? piece.ldb : 1)) * size;
-    carat_type scalar = carat_scalar_type(piece.type_ab);
+    carat_type scalar = carat_scalar_type(piece.type_cd);
     double one[1];
     double zero[1];
     element_set(scalar, one, 0, 1);
@@ -349,8 +349,8 @@ static void describe(const struct product *work)
             "  m %" PRId64 " n %" PRId64 " k %" PRId64 " op %d %d ld %" PRId64 " %" PRId64 " %" PRId64
             " %" PRId64 " batch %" PRId64 " parts %d alpha %Lg beta %Lg\n",
             p->m, p->n, p->k, p->op_a, p->op_b, p->lda, p->ldb, p->ldc, p->ldd, p->batch, work->parts,
-            element_get(carat_scalar_type(p->type_ab), work->alpha, 0),
-            element_get(carat_scalar_type(p->type_ab), work->beta, 0));
+            element_get(carat_scalar_type(p->type_cd), work->alpha, 0),
+            element_get(carat_scalar_type(p->type_cd), work->beta, 0));
 }
 
 /* Layouts and shape, of m and n at most a few hundred and of few multiply-adds in all. */
@@ -385,7 +385,7 @@ static carat_gemm_problem random_product(const struct kernel *row, struct random
     problem.op_a = trans_a ? CARAT_TRANSPOSE : CARAT_NO_TRANSPOSE;
     problem.op_b = trans_b ? CARAT_TRANSPOSE : CARAT_NO_TRANSPOSE;
     /* A row that wants its operands aligned wants as much of k where one of them runs along it. */
-    int64_t size = (int64_t)carat_type_size(problem.type_ab);
+    int64_t size = (int64_t)carat_type_size(problem.type_a);
     if (row->alignment > size && (trans_a || !trans_b)) {
         problem.k = round_up(k, row->alignment / size);
     }
@@ -399,7 +399,7 @@ static bool check_product(const struct kernel *row, const struct cpu_kernel *ker
 {
     struct product work = {.row = row, .parts = 1, .problem = random_product(row, random)};
     carat_gemm_problem *p = &work.problem;
-    carat_type scalar_type = carat_scalar_type(p->type_ab);
+    carat_type scalar_type = carat_scalar_type(p->type_cd);
     struct scalar alpha = scalar_create(scalar_type, random);
     struct scalar beta = scalar_create(scalar_type, random);
     enum values values = random_values(random);
@@ -412,9 +412,9 @@ static bool check_product(const struct kernel *row, const struct cpu_kernel *ker
 
     bool trans_a = p->op_a == CARAT_TRANSPOSE;
     bool trans_b = p->op_b == CARAT_TRANSPOSE;
-    struct matrix a = matrix_create(p->type_ab, trans_a ? p->k : p->m, trans_a ? p->m : p->k, p->batch,
+    struct matrix a = matrix_create(p->type_a, trans_a ? p->k : p->m, trans_a ? p->m : p->k, p->batch,
                                     alignment_for(row, random), random_one_in(random, 5), values, random);
-    struct matrix b = matrix_create(p->type_ab, trans_b ? p->n : p->k, trans_b ? p->k : p->n, p->batch,
+    struct matrix b = matrix_create(p->type_a, trans_b ? p->n : p->k, trans_b ? p->k : p->n, p->batch,
                                     alignment_for(row, random), random_one_in(random, 5), values, random);
     int alignment_d = random_one_in(random, 2) ? 16 : 0;
     struct matrix c = matrix_create(p->type_cd, p->m, p->n, p->batch, alignment_d, random_one_in(random, 5),

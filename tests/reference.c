@@ -130,8 +130,8 @@ static struct expected wrapping_gemm(const carat_gemm_problem *p, const void *al
     uint32_t scale_c = *(const uint32_t *)beta;
     uint32_t sum = 0;
     for (int64_t l = 0; l < p->k && scale != 0; l++) {
-        uint32_t x = (uint32_t)(int64_t)element_get(p->type_ab, a, index_of_a(p, index, row, l));
-        uint32_t y = (uint32_t)(int64_t)element_get(p->type_ab, b, index_of_b(p, index, l, column));
+        uint32_t x = (uint32_t)(int64_t)element_get(p->type_a, a, index_of_a(p, index, row, l));
+        uint32_t y = (uint32_t)(int64_t)element_get(p->type_a, b, index_of_b(p, index, l, column));
         sum += x * y;
     }
     sum *= scale;
@@ -145,7 +145,7 @@ static struct expected wrapping_gemm(const carat_gemm_problem *p, const void *al
 struct expected reference_gemm(const carat_gemm_problem *p, const void *alpha, const void *a, const void *b,
                                const void *beta, const void *c, int64_t index, int64_t row, int64_t column)
 {
-    carat_type scalar_type = carat_scalar_type(p->type_ab);
+    carat_type scalar_type = carat_scalar_type(p->type_cd);
     if (scalar_type == CARAT_S32) {
         return wrapping_gemm(p, alpha, a, b, beta, c, index, row, column);
     }
@@ -155,8 +155,8 @@ struct expected reference_gemm(const carat_gemm_problem *p, const void *alpha, c
     long double size = 0; /* of |A||B|, and of all that is added */
     if (scale != 0 && p->k > 0) {
         for (int64_t l = 0; l < p->k; l++) {
-            long double product = element_get(p->type_ab, a, index_of_a(p, index, row, l)) *
-                                  element_get(p->type_ab, b, index_of_b(p, index, l, column));
+            long double product = element_get(p->type_a, a, index_of_a(p, index, row, l)) *
+                                  element_get(p->type_a, b, index_of_b(p, index, l, column));
             sum += product;
             size += fabsl(product);
         }

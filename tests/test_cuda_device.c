@@ -406,7 +406,7 @@ static void check_packed_product(carat_context *carat, const carat_gemm_problem 
                                  struct random *random)
 {
     struct device *device = carat_context_device(carat);
-    carat_type type = described->type_ab;
+    carat_type type = described->type_a;
     struct problem problem;
     struct plan plan;
     assert_ok(problem_check(described, &problem));
@@ -460,7 +460,7 @@ static void odd_products_may_be_packed(void **state)
     for (int i = 0; i < 24; ++i) {
         carat_gemm_problem p = odd_problem(i % 8 < 4 ? CARAT_F32 : CARAT_F64, i % 4, &random);
         /* f32 TN is copied word by word whatever the alignment: nothing is gained by packing. */
-        if (p.type_ab == CARAT_F64 || !p.op_a || p.op_b) {
+        if (p.type_a == CARAT_F64 || !p.op_a || p.op_b) {
             check_packed_product(*state, &p, &random);
         }
     }
@@ -573,7 +573,7 @@ static void every_product_row_can_be_run_by_itself(void **state)
         bool trans_a = row->layout == LAYOUT_TN || row->layout == LAYOUT_TT;
         bool trans_b = row->layout == LAYOUT_NT || row->layout == LAYOUT_TT;
         struct problem problem = {
-            .type_ab = w.problem.type_ab,
+            .type_a = w.problem.type_a,
             .type_cd = w.problem.type_cd,
             .trans_a = trans_a,
             .trans_b = trans_b,
@@ -592,12 +592,12 @@ static void every_product_row_can_be_run_by_itself(void **state)
         assert_true(a && b);
         for (int64_t l = 0; l < 64; ++l) {
             for (int64_t x = 0; x < 48; ++x) {
-                element_set(problem.type_ab, a, trans_a ? l + x * 64 : x + l * 48,
-                            element_get(problem.type_ab, w.a, x + l * 48));
+                element_set(problem.type_a, a, trans_a ? l + x * 64 : x + l * 48,
+                            element_get(problem.type_a, w.a, x + l * 48));
             }
             for (int64_t y = 0; y < 32; ++y) {
-                element_set(problem.type_ab, b, trans_b ? y + l * 32 : l + y * 64,
-                            element_get(problem.type_ab, w.b, l + y * 64));
+                element_set(problem.type_a, b, trans_b ? y + l * 32 : l + y * 64,
+                            element_get(problem.type_a, w.b, l + y * 64));
             }
         }
         struct placed p = {device_copy(carat, a, w.bytes_a, NULL), device_copy(carat, b, w.bytes_b, NULL),

@@ -181,18 +181,18 @@ static struct product *product_random(struct random *random)
     int64_t count_b = span(line_b, lines_b, p->ldb, p->batch, p->stride_b);
     int64_t count_c = span(line_c, lines_c, p->ldc, p->batch, p->stride_c);
     int64_t count_d = span(line_c, lines_c, p->ldd, p->batch, p->stride_d);
-    size_t bytes_ab = carat_type_size(p->type_ab);
+    size_t bytes_ab = carat_type_size(p->type_a);
     size_t bytes_cd = carat_type_size(p->type_cd);
     product->a = buffer_create((size_t)count_a * bytes_ab, random_one_in(random, 2));
     product->b = buffer_create((size_t)count_b * bytes_ab, random_one_in(random, 2));
     product->c = buffer_create((size_t)count_c * bytes_cd, random_one_in(random, 2));
     product->d = buffer_create((size_t)count_d * bytes_cd, random_one_in(random, 2));
-    fill(p->type_ab, &product->a, count_a, random);
-    fill(p->type_ab, &product->b, count_b, random);
+    fill(p->type_a, &product->a, count_a, random);
+    fill(p->type_a, &product->b, count_b, random);
     fill(p->type_cd, &product->c, count_c, random);
 
     bool alpha_is_zero;
-    carat_type scalar = carat_scalar_type(p->type_ab);
+    carat_type scalar = carat_scalar_type(p->type_cd);
     product->alpha = random_scalar(scalar, &product->alpha_bits, random, &alpha_is_zero);
     product->beta = random_scalar(scalar, &product->beta_bits, random, &product->beta_is_zero);
     remember(&product->a);
@@ -247,7 +247,7 @@ static void product_check(struct product *product)
                     fail_msg("D(%" PRId64 ", %" PRId64 ") of problem %" PRId64 " of %" PRId64
                              " is %.9Lg instead of %.9Lg: %s, %" PRId64 " x %" PRId64 " x %" PRId64,
                              row, column, index, p->batch, element_get(p->type_cd, content(d), at),
-                             expected.value, carat_type_name(p->type_ab), p->m, p->n, p->k);
+                             expected.value, carat_type_name(p->type_a), p->m, p->n, p->k);
                 }
                 memcpy((char *)content(d) + (size_t)at * bytes,
                        (char *)content_before(d) + (size_t)at * bytes, bytes);

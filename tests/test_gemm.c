@@ -86,13 +86,13 @@ struct gemm_case {
 static void describe_case(const struct gemm_case *x)
 {
     const carat_gemm_problem *p = &x->problem;
-    carat_type scalar = carat_scalar_type(p->type_ab);
+    carat_type scalar = carat_scalar_type(p->type_cd);
     print_message("%s order %d ops %d%d m %" PRId64 " n %" PRId64 " k %" PRId64 " ld %" PRId64 " %" PRId64
                   " %" PRId64 " %" PRId64 " batch %" PRId64 " strides %" PRId64 " %" PRId64 " %" PRId64
                   " %" PRId64
                   " alpha %Lg beta %Lg c_is_d %d c_is_null %d on_device %d scalars_on_device %d planned %d "
                   "on_stream %d shifts %zu %zu %zu\n",
-                  carat_type_name(p->type_ab), (int)p->order, (int)p->op_a, (int)p->op_b, p->m, p->n, p->k,
+                  carat_type_name(p->type_a), (int)p->order, (int)p->op_a, (int)p->op_b, p->m, p->n, p->k,
                   p->lda, p->ldb, p->ldc, p->ldd, p->batch, p->stride_a, p->stride_b, p->stride_c,
                   p->stride_d, element_get(scalar, x->alpha.bytes, 0), element_get(scalar, x->beta.bytes, 0),
                   x->c_is_d, x->c_is_null, x->on_device, x->scalars_on_device, x->planned, x->on_stream,
@@ -113,13 +113,13 @@ static size_t matrix_bytes(const carat_gemm_problem *p, int64_t rows, int64_t co
 static size_t bytes_of_a(const carat_gemm_problem *p)
 {
     bool t = p->op_a == CARAT_TRANSPOSE;
-    return matrix_bytes(p, t ? p->k : p->m, t ? p->m : p->k, p->lda, p->stride_a, p->type_ab);
+    return matrix_bytes(p, t ? p->k : p->m, t ? p->m : p->k, p->lda, p->stride_a, p->type_a);
 }
 
 static size_t bytes_of_b(const carat_gemm_problem *p)
 {
     bool t = p->op_b == CARAT_TRANSPOSE;
-    return matrix_bytes(p, t ? p->n : p->k, t ? p->k : p->n, p->ldb, p->stride_b, p->type_ab);
+    return matrix_bytes(p, t ? p->n : p->k, t ? p->k : p->n, p->ldb, p->stride_b, p->type_a);
 }
 
 /* The matrices of a case, filled by the test. */
@@ -133,7 +133,7 @@ struct matrices {
 static struct matrices matrices_create(const struct gemm_case *x)
 {
     const carat_gemm_problem *p = &x->problem;
-    size_t ab = carat_type_size(p->type_ab);
+    size_t ab = carat_type_size(p->type_a);
     size_t cd = carat_type_size(p->type_cd);
     return (struct matrices){
         .a = guarded_create(context, x->on_device, bytes_of_a(p), x->shift_a * ab),
@@ -213,7 +213,7 @@ static void check_case(const struct gemm_case *x, const struct matrices *m)
 {
     const carat_gemm_problem *p = &x->problem;
     const struct guarded *source = x->c_is_d ? &m->d : &m->c;
-    size_t scalar_bytes = carat_type_size(carat_scalar_type(p->type_ab));
+    size_t scalar_bytes = carat_type_size(carat_scalar_type(p->type_cd));
     struct guarded alpha = guarded_create(context, x->scalars_on_device, scalar_bytes, 0);
     struct guarded beta = guarded_create(context, x->scalars_on_device, scalar_bytes, 0);
     memcpy(guarded_content(&alpha), x->alpha.bytes, scalar_bytes);

@@ -52,7 +52,7 @@ static int64_t blocks_of(const struct kernel *kernel, const struct problem *p, i
 /* Columns of A and B, and K where an operand runs along it. */
 static bool aligned(const struct kernel *kernel, const struct problem *p)
 {
-    int64_t size = (int64_t)carat_type_size(p->type_ab);
+    int64_t size = (int64_t)carat_type_size(p->type_a);
     bool along_k = p->trans_a || !p->trans_b;
     int64_t offsets = p->lda | p->ldb | p->stride_a | p->stride_b | (along_k ? p->k : 0);
     return kernel->alignment <= size || offsets * size % kernel->alignment == 0;
@@ -66,7 +66,7 @@ static void check_multiply(const struct device_traits *traits, const struct plan
     assert_non_null(kernel);
     assert_non_null(kernel->image);
     assert_int_equal(kernel->operation, OPERATION_GEMM);
-    assert_int_equal(kernel->element, p->type_ab);
+    assert_int_equal(kernel->element, p->type_a);
     assert_true(kernel->layout == LAYOUT_ANY || kernel->layout == layouts[p->trans_a][p->trans_b]);
     assert_true(kernel->arch_specific ? kernel->arch == traits->compute_capability
                                       : kernel->arch <= traits->compute_capability);
@@ -93,10 +93,10 @@ static void check_packing(const struct plan *plan)
     const struct problem *from = &plan->problem;
     const struct problem *to = &plan->product;
     assert_int_equal(plan->steps[0].kernel->operation, OPERATION_PACK);
-    assert_int_equal(plan->steps[0].kernel->element, from->type_ab);
+    assert_int_equal(plan->steps[0].kernel->element, from->type_a);
     assert_int_equal(to->m, from->m);
     assert_int_equal(to->n, from->n);
-    assert_true(to->k >= from->k && (to->k - from->k) * (int64_t)carat_type_size(from->type_ab) < 128);
+    assert_true(to->k >= from->k && (to->k - from->k) * (int64_t)carat_type_size(from->type_a) < 128);
     assert_true((to->stride_a == 0) == (from->stride_a == 0 || from->batch == 1));
     assert_true((to->stride_b == 0) == (from->stride_b == 0 || from->batch == 1));
     assert_int_equal(plan->packed_a_at, 0);
@@ -128,7 +128,7 @@ static void check_plan(const struct device_traits *traits, const struct plan *pl
         check_packing(plan);
     } else {
         /* The kernel for any address takes any address. */
-        assert_true(multiply->unaligned->alignment <= (int)carat_type_size(p->type_ab));
+        assert_true(multiply->unaligned->alignment <= (int)carat_type_size(p->type_a));
         assert_int_equal(plan->partials_at, 0);
         assert_memory_equal(&plan->product, p, sizeof(*p));
     }
@@ -145,10 +145,10 @@ static void check_plan(const struct device_traits *traits, const struct plan *pl
     const struct kernel *reduce = plan->steps[packs + 1].kernel;
     assert_int_equal(plan->steps[packs + 1].kind, STEP_REDUCE);
     assert_int_equal(reduce->operation, OPERATION_REDUCE);
-    assert_int_equal(reduce->element, p->type_ab);
+    assert_int_equal(reduce->element, p->type_a);
     assert_non_null(strstr(plan->explanation, reduce->name));
     size_t least =
-        (size_t)(p->m * p->n * p->batch * plan->parts) * carat_type_size(carat_scalar_type(p->type_ab));
+        (size_t)(p->m * p->n * p->batch * plan->parts) * carat_type_size(carat_scalar_type(p->type_cd));
     assert_int_equal(plan->workspace_bytes - plan->partials_at, (least + 255) / 256 * 256);
     assert_true(plan->workspace_bytes - plan->partials_at <= (size_t)64 << 20);
 }
@@ -352,7 +352,7 @@ static void problems_that_differ_have_their_own_plans(void **state)
     problems[1].order = CARAT_ROW_MAJOR;
     problems[2].op_a = CARAT_TRANSPOSE;
     problems[3].op_b = CARAT_TRANSPOSE;
-    problems[4].type_ab = problems[4].type_cd = CARAT_S32;
+    problems[4].type_a = problems[4].type_cd = CARAT_S32;
     problems[5].m = 39;
     problems[6].n = 39;
     problems[7].k = 39;

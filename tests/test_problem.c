@@ -30,7 +30,7 @@ static void description_fills_every_field(void **state)
     assert_int_equal(p.order, CARAT_COLUMN_MAJOR);
     assert_int_equal(p.op_a, CARAT_NO_TRANSPOSE);
     assert_int_equal(p.op_b, CARAT_NO_TRANSPOSE);
-    assert_int_equal(p.type_ab, CARAT_S8);
+    assert_int_equal(p.type_a, CARAT_S8);
     assert_int_equal(p.type_cd, CARAT_S32);
     assert_int_equal(p.m, 2);
     assert_int_equal(p.n, 3);
@@ -56,7 +56,7 @@ struct refusal {
 static void set_field(carat_gemm_problem *p, size_t field, int64_t value)
 {
     bool is_enum = field == FIELD(order) || field == FIELD(op_a) || field == FIELD(op_b) ||
-                   field == FIELD(type_ab) || field == FIELD(type_cd) || field == FIELD(accuracy);
+                   field == FIELD(type_a) || field == FIELD(type_cd) || field == FIELD(accuracy);
     int narrow = (int)value;
     memcpy((char *)p + field, is_enum ? (void *)&narrow : (void *)&value,
            is_enum ? sizeof(narrow) : sizeof(value));
@@ -72,13 +72,13 @@ static void every_wrong_field_is_named(void **state)
         {FIELD(order), -1, CARAT_INVALID_ARGUMENT, "order is -1, which is no carat_order"},
         {FIELD(op_a), 2, CARAT_INVALID_ARGUMENT, "op_a is 2, which is no carat_op"},
         {FIELD(op_b), 112, CARAT_INVALID_ARGUMENT, "op_b is 112, which is no carat_op"},
-        {FIELD(type_ab), 0, CARAT_INVALID_ARGUMENT, "type_ab is 0, which is no carat_type"},
-        {FIELD(type_ab), 7, CARAT_INVALID_ARGUMENT, "type_ab is 7, which is no carat_type"},
+        {FIELD(type_a), 0, CARAT_INVALID_ARGUMENT, "type_a is 0, which is no carat_type"},
+        {FIELD(type_a), 7, CARAT_INVALID_ARGUMENT, "type_a is 7, which is no carat_type"},
         {FIELD(type_cd), 99, CARAT_INVALID_ARGUMENT, "type_cd is 99, which is no carat_type"},
         {FIELD(accuracy), 2, CARAT_INVALID_ARGUMENT, "accuracy is 2, which is no carat_accuracy"},
         {FIELD(type_cd), CARAT_F64, CARAT_UNSUPPORTED,
          "type_cd is f64, but A and B of f32 give C and D of f32"},
-        {FIELD(type_ab), CARAT_S8, CARAT_UNSUPPORTED,
+        {FIELD(type_a), CARAT_S8, CARAT_UNSUPPORTED,
          "type_cd is f32, but A and B of s8 give C and D of s32"},
         {FIELD(m), -1, CARAT_INVALID_ARGUMENT, "m is -1"},
         {FIELD(n), -7, CARAT_INVALID_ARGUMENT, "n is -7"},
@@ -172,7 +172,7 @@ static void sizes_that_int64_cannot_count_are_refused(void **state)
 /* The canonical problem in the words of the public one. */
 static carat_gemm_problem description_of(const struct problem *p)
 {
-    carat_gemm_problem q = carat_gemm_describe(p->type_ab, p->m, p->n, p->k);
+    carat_gemm_problem q = carat_gemm_describe(p->type_a, p->m, p->n, p->k);
     q.op_a = p->trans_a ? CARAT_TRANSPOSE : CARAT_NO_TRANSPOSE;
     q.op_b = p->trans_b ? CARAT_TRANSPOSE : CARAT_NO_TRANSPOSE;
     q.lda = p->lda;

@@ -3,7 +3,7 @@
  *
  * This header is the whole public interface of Carat, and its manual. Carat computes
  *
- *     D = alpha * op(A) * op(B) + beta * C
+ *     D = act(alpha * op(A) * op(B) + beta * C + bias)
  *
  * for one problem or a strided batch of them, and two operations that live around it: scale_add
  * (B = scale * A + shift) and transpose. Complex types are out of scope.
@@ -187,20 +187,22 @@ typedef enum carat_type {
     CARAT_F16 = 3,  /* IEEE binary16, as uint16_t */
     CARAT_BF16 = 4, /* the upper half of a binary32, as uint16_t */
     CARAT_S32 = 5,
-    CARAT_S8 = 6 /* A and B only; C and D are then CARAT_S32 */
+    CARAT_S8 = 6,
+    CARAT_E4M3 = 7, /* 8-bit float, 4 bits of exponent: up to 448, NaN is 0x7f and 0xff, no infinity */
+    CARAT_E5M2 = 8  /* 8-bit float, 5 bits of exponent: the upper half of a binary16. A and B only. */
 } carat_type;
 
 /* The bytes of one element; 0 for a value that is no type. */
 CARAT_API size_t carat_type_size(carat_type type);
 
-/* "f32", "f64", "f16", "bf16", "s32", "s8"; "unknown type" for any other value. */
+/* "f32", "f64", "f16", "bf16", "s32", "s8", "e4m3", "e5m2"; "unknown type" for any other value. */
 CARAT_API const char *carat_type_name(carat_type type);
 
 /*
- * The type of alpha, beta and of the sums for products of elements of a type: f64 for f64, s32 for
- * s32 and s8, f32 for the rest.
+ * The type of alpha, beta and of the sums for products whose C and D are of a type: f64 for f64, s32 for
+ * s32, f32 for the rest. (s8 products are summed in s32 whatever C and D are.)
  */
-CARAT_API carat_type carat_scalar_type(carat_type type);
+CARAT_API carat_type carat_scalar_type(carat_type type_cd);
 
 /* ---- The problem --------------------------------------------------------------------------- */
 
@@ -210,8 +212,25 @@ typedef enum carat_op { CARAT_NO_TRANSPOSE = 0, CARAT_TRANSPOSE = 1 } carat_op;
 
 typedef enum carat_accuracy {
     CARAT_ACCURACY_DEFAULT = 0, /* what the type's users expect; today the same as strict */
-    CARAT_ACCURACY_STRICT = 1   /* fused multiply-adds in the type of the sums, nothing less */
+    CARAT_ACCURACY_STRICT = 1,  /* fused multiply-adds in the type of the sums, nothing less */
+    CARAT_ACCURACY_FAST = 2     /* f32: A and B rounded to tf32 (11 bits); 8-bit floats: sums as the tensor
+                                   unit keeps them, with fewer than 24 bits; all else: as by default */
 } carat_accuracy;
+
+/* What is added to a row or a column of D, and what is done to each element of it in the end. */
+typedef enum carat_bias {
+    CARAT_BIAS_NONE = 0,
+    CARAT_BIAS_PER_ROW = 1,   /* m numbers: number i is added to all of row i of D */
+    CARAT_BIAS_PER_COLUMN = 2 /* n numbers: number j is added to all of column j */
+} carat_bias;
+
+typedef enum carat_activation {
+    CARAT_ACTIVATION_NONE = 0,
+    CARAT_ACTIVATION_RELU = 1,      /* x where x > 0, else 0; NaN stays NaN */
+    CARAT_ACTIVATION_GELU_TANH = 2, /* x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) */
+    CARAT_ACTIVATION_GELU_ERF = 3,  /* x/2 (1 + erf(x / sqrt(2))) */
+    CARAT_ACTIVATION_SILU = 4       /* x / (1 + exp(-x)) */
+} carat_activation;
 
 /*
  * What to compute, and nothing of how. Start from carat_gemm_describe(), which fills every field,
@@ -222,8 +241,9 @@ typedef struct carat_gemm_problem {
     carat_order order;  /* of all four matrices */
     carat_op op_a;
     carat_op op_b;
-    carat_type type_ab; /* the elements of A and B */
-    carat_type type_cd; /* the elements of C and D: as type_ab, or s32 for s8 */
+    carat_type type_a;
+    carat_type type_b;  /* as type_a; 8-bit floats may be mixed */
+    carat_type type_cd; /* the elements of C and D: see below */
     int64_t m;
     int64_t n;
     int64_t k;
@@ -237,9 +257,36 @@ typedef struct carat_gemm_problem {
     int64_t stride_c;
     int64_t stride_d; /* must keep the D of different problems apart */
     carat_accuracy accuracy;
+    carat_bias bias;
+    carat_type type_bias; /* carat_scalar_type(type_cd), or f16 or bf16 where that is f32 */
+    int64_t stride_bias;  /* elements from one problem's bias to the next; 0 means the same */
+    carat_activation activation;
 } carat_gemm_problem;
 
-/* One column-major problem without transposes, tightly packed, C and D of the type's own result. */
+/*
+ * Which types go together:
+ *
+ *     A and B        C and D                    sums     alpha, beta
+ *     f32            f32                        f32      f32
+ *     f64            f64                        f64      f64
+ *     f16            f16, f32                   f32      f32
+ *     bf16           bf16, f32                  f32      f32
+ *     e4m3, e5m2     bf16, f16, f32, e4m3       f32      f32      in every mix of the two
+ *     s8             s32                        s32      s32
+ *     s8             f32, s8                    s32      f32
+ *     s32            s32                        s32      s32
+ *
+ * In full: D = round(scale_d * act(alpha * scale_a * scale_b * sum + beta * C + bias)), where the scales, one
+ * number a matrix, are given with the call (carat_run), are for 8-bit A and B whose C and D are not s32, and are
+ * 1 where they are not given. All of that is computed in the type of alpha and rounded once, to nearest even;
+ * e4m3 and s8 results saturate at +-448 and at -128 and 127, and a NaN becomes NaN in e4m3 and 0 in s8. Sums
+ * of s32 know no activation but ReLU.
+ */
+
+/*
+ * One column-major problem without transposes, tightly packed, C and D of the type's own result: bf16 for
+ * 8-bit floats, s32 for s8. Without bias (type_bias is what it would be by default) and activation.
+ */
 CARAT_API carat_gemm_problem carat_gemm_describe(carat_type type, int64_t m, int64_t n, int64_t k);
 
 /* How a call runs. NULL in place of a pointer to it means all zero. */
@@ -247,10 +294,14 @@ typedef struct carat_run {
     void *stream;           /* CUstream; NULL is the default stream. Ignored by the CPU device. */
     void *workspace;        /* device memory, 256-byte aligned; NULL takes the context's pool */
     size_t workspace_bytes; /* of workspace; at least what carat_plan_workspace() says */
+    const void *bias;       /* type_bias, where the problem has a bias: in the kind of memory that D is in */
+    const float *scale_a;   /* one number each, or NULL for 1: in device memory, or in host memory where */
+    const float *scale_b;   /* it is read before the call returns */
+    const float *scale_d;
 } carat_run;
 
 /*
- * Computes problem. alpha and beta point to one scalar of carat_scalar_type(type_ab), in host or
+ * Computes problem. alpha and beta point to one scalar of carat_scalar_type(type_cd), in host or
  * device memory. c may be NULL where beta is 0 in host memory; c == d is allowed.
  *
  * The context remembers the plan of a problem, so that a second call with the same problem does not

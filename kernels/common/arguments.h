@@ -24,11 +24,33 @@ typedef struct scalar_argument {
 } scalar_argument;
 
 /*
+ * What becomes of a finished sum:
+ *
+ *     D = round(scale_d * act(alpha * scale_a * scale_b * sum + beta * C + bias))
+ *
+ * A row with EPILOGUE=1 does all of that as these fields say. Any other row knows only D = round(alpha * sum +
+ * beta * C) with C and D of its own type; for all else it stores its bare sums to partials, and a
+ * reduce kernel goes on from there.
+ */
+typedef struct epilogue_arguments {
+    const void *bias;        /* NULL: none */
+    scalar_argument scale_a; /* f32, 1 where the caller gave none */
+    scalar_argument scale_b;
+    scalar_argument scale_d;
+    int64_t stride_bias;  /* in elements, from one problem's bias to the next */
+    int32_t bias_type;    /* ELEMENT_... */
+    int32_t bias_along_n; /* 0: bias[i] goes to row i; 1: bias[j] goes to column j */
+    int32_t activation;   /* ACTIVATION_... */
+    int32_t result_type;  /* ELEMENT_... of C and D */
+} epilogue_arguments;
+
+/*
  * Blocks stand in one line, blockIdx.x = tile + tiles * (part + parts * problem): tiles_m * tiles_n
  * tiles of D, then the parts of K (1 unless K is split), then the problems of the batch.
  *
- * With parts > 1, part p sums k in [p * k_per_part, (p + 1) * k_per_part) and stores its sums, in
- * the accumulator's type and without alpha, at partials[((problem * parts + p) * n + j) * m + i].
+ * Part p sums k in [p * k_per_part, (p + 1) * k_per_part). Where partials is not NULL (always with parts > 1) it
+ * stores its sums, in the accumulator's type and without alpha, at
+ * partials[((problem * parts + p) * n + j) * m + i], and D is left alone.
  */
 typedef struct gemm_arguments {
     int64_t m;
@@ -56,7 +78,34 @@ typedef struct gemm_arguments {
     int32_t unused;
     int64_t k_per_part;
     void *partials;
+    epilogue_arguments epilogue;
 } gemm_arguments;
+
+/* A tensor map: how the copy engine sees a matrix. The driver makes it; only the engine reads it. */
+typedef struct tensor_map {
+    uint64_t words[16];
+} __attribute__((aligned(64))) tensor_map;
+
+/*
+ * For rows with TENSOR_MAPS=1, whose tiles the copy engine moves. Each map has three dimensions: along the
+ * columns, across them, and the problems of the batch (of d, where partials is set: the parts of all problems).
+ * Boxes are 128 bytes wide under the 128-byte swizzle:
+ *
+ *     a    128 bytes x BOX_A, where BOX_A rows (op(A) along k) or TILE_K k (along m) make a box
+ *     b    the same of B
+ *     d    128 bytes along m x BOX_D columns; not valid, and not used, where d_by_map is 0
+ *
+ * Blocks are persistent: gridDim.x is what fits the device at most, a multiple of CLUSTER, and blocks go on
+ * from tile to tile in the order that blockIdx.x would have, see gemm_arguments.
+ */
+typedef struct tensor_gemm_arguments {
+    tensor_map a;
+    tensor_map b;
+    tensor_map d;
+    gemm_arguments gemm;
+    int32_t d_by_map;
+    int32_t unused;
+} tensor_gemm_arguments;
 
 /*
  * Adds the parts of a split K in a fixed order and applies alpha and beta: D from partials. One
@@ -77,6 +126,7 @@ typedef struct reduce_arguments {
     scalar_argument beta;
     int32_t parts;
     int32_t unused;
+    epilogue_arguments epilogue;
 } reduce_arguments;
 
 /*

@@ -13,6 +13,22 @@
 #define ELEMENT_BF16 4
 #define ELEMENT_S32 5
 #define ELEMENT_S8 6
+#define ELEMENT_E4M3 7
+#define ELEMENT_E5M2 8
+
+/* ELEMENT_B: of B where it is not ELEMENT; the same numbers, NONE where it is. */
+#define ELEMENT_B_E4M3 7
+#define ELEMENT_B_E5M2 8
+
+/* ACCURACY: the numbers of carat_accuracy. A row with FAST serves only who allows that. */
+#define ACCURACY_FAST 2
+
+/* The numbers of carat_activation. */
+#define ACTIVATION_NONE 0
+#define ACTIVATION_RELU 1
+#define ACTIVATION_GELU_TANH 2
+#define ACTIVATION_GELU_ERF 3
+#define ACTIVATION_SILU 4
 
 /* OPERATION: what a row of the catalogue computes. */
 #define OPERATION_GEMM 1      /* gemm_arguments: a kernel the library ships */

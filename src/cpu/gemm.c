@@ -307,7 +307,7 @@ static void load_panel(const struct arithmetic *arithmetic, const void *matrix, 
 static void gemm_by_panels(const struct arithmetic *arithmetic, const struct problem *p,
                            const struct operands *operands, const struct scratch *scratch)
 {
-    size_t bytes_ab = carat_type_size(p->type_ab);
+    size_t bytes_ab = carat_type_size(p->type_a);
     size_t bytes_cd = carat_type_size(p->type_cd);
     int64_t side = arithmetic->side;
     for (int64_t j = 0; j < p->n; j += side) {
@@ -332,7 +332,7 @@ static void gemm_by_panels(const struct arithmetic *arithmetic, const struct pro
 
 static bool fits_blas(const struct problem *p)
 {
-    return (p->type_ab == CARAT_F32 || p->type_ab == CARAT_F64) && p->m <= INT_MAX && p->n <= INT_MAX &&
+    return (p->type_a == CARAT_F32 || p->type_a == CARAT_F64) && p->m <= INT_MAX && p->n <= INT_MAX &&
            p->k <= INT_MAX && p->lda <= INT_MAX && p->ldb <= INT_MAX && p->ldd <= INT_MAX;
 }
 
@@ -345,7 +345,7 @@ static void gemm_direct(const struct problem *p, const struct operands *operands
                    element_at(operands->c, 0, j, p->ldc, bytes), (size_t)p->m * bytes);
         }
     }
-    if (p->type_ab == CARAT_F32) {
+    if (p->type_a == CARAT_F32) {
         cblas_sgemm(CblasColMajor, blas_op(p->trans_a), blas_op(p->trans_b), (int)p->m, (int)p->n, (int)p->k,
                     *(const float *)operands->alpha, operands->a, (int)p->lda, operands->b, (int)p->ldb,
                     *(const float *)operands->beta, operands->d, (int)p->ldd);
@@ -395,7 +395,7 @@ static void scratch_free(struct scratch *scratch)
 /* The operands of one problem of the batch. */
 static struct operands operands_of(const struct problem *p, const struct operands *batch, int64_t index)
 {
-    size_t bytes_ab = carat_type_size(p->type_ab);
+    size_t bytes_ab = carat_type_size(p->type_a);
     size_t bytes_cd = carat_type_size(p->type_cd);
     struct operands one = *batch;
     if (p->k > 0) {
@@ -411,13 +411,13 @@ static struct operands operands_of(const struct problem *p, const struct operand
 
 carat_status cpu_gemm(const struct problem *problem, const struct operands *operands)
 {
-    carat_type scalar_type = carat_scalar_type(problem->type_ab);
+    carat_type scalar_type = carat_scalar_type(problem->type_cd);
     bool multiplies = problem->k > 0 && !is_zero(scalar_type, operands->alpha);
     bool reads_c = !is_zero(scalar_type, operands->beta);
     if (reads_c && !operands->c) {
         return fail(CARAT_INVALID_ARGUMENT, "c is NULL, but beta is not 0");
     }
-    const struct arithmetic *arithmetic = &arithmetics[problem->type_ab];
+    const struct arithmetic *arithmetic = &arithmetics[problem->type_a];
     bool direct = multiplies && fits_blas(problem);
     struct scratch scratch = {NULL, NULL, NULL, NULL};
     if (multiplies && !direct && !scratch_allocate(arithmetic, problem, &scratch)) {
@@ -452,11 +452,11 @@ void cpu_gemm_explain(const struct problem *problem, char *text, size_t size)
             snprintf(blas, sizeof(blas), "%s %s", name, version);
         }
     }
-    const char *how = arithmetics[problem->type_ab].explanation;
+    const char *how = arithmetics[problem->type_a].explanation;
     if (problem->k == 0) {
         how = "not needed: k is 0, so D = beta * C";
     } else if (fits_blas(problem)) {
-        how = problem->type_ab == CARAT_F32 ? "sgemm as it is" : "dgemm as it is";
+        how = problem->type_a == CARAT_F32 ? "sgemm as it is" : "dgemm as it is";
     }
     snprintf(text, size, "CPU, %s: %s", blas, how);
 }

@@ -94,7 +94,7 @@ static carat_status gemm(struct cuda_device *device, const struct plan *plan, co
                          const carat_run *run)
 {
     const struct problem *problem = &plan->problem;
-    carat_type scalar_type = carat_scalar_type(problem->type_ab);
+    carat_type scalar_type = carat_scalar_type(problem->type_cd);
     scalar_argument alpha;
     scalar_argument beta;
     CARAT_TRY(scalar_of(device, "alpha", scalar_type, operands->alpha, &alpha));
@@ -106,7 +106,7 @@ static carat_status gemm(struct cuda_device *device, const struct plan *plan, co
                     beta.device ? "in device memory" : "not 0");
     }
     enum { A, B, C, D };
-    size_t bytes_ab = carat_type_size(problem->type_ab);
+    size_t bytes_ab = carat_type_size(problem->type_a);
     size_t bytes_cd = carat_type_size(problem->type_cd);
     struct matrix_argument matrices[] = {
         [A] = {problem->swapped ? "b" : "a", reads_ab ? operands->a : NULL, bytes_ab, PLACE_PAGEABLE},

@@ -168,7 +168,7 @@ carat_status plan_launch(struct cuda_device *device, const struct plan *plan,
                          const struct device_operands *operands, CUdeviceptr workspace, CUstream stream)
 {
     struct device_operands at = *operands;
-    bool reads_ab = !scalar_is_zero(&at.alpha, carat_scalar_type(plan->problem.type_ab));
+    bool reads_ab = !scalar_is_zero(&at.alpha, carat_scalar_type(plan->problem.type_cd));
     CUdeviceptr partials = workspace + plan->partials_at;
     for (int i = 0; i < plan->step_count; ++i) {
         const struct step *step = &plan->steps[i];
@@ -260,7 +260,7 @@ static carat_status row_check(struct cuda_device *device, const struct kernel *k
     CARAT_TRY(cuda_kernel_check(&device->base, kernel));
     bool suits;
     if (kernel->operation == OPERATION_LADDER) {
-        suits = kernel->element == (int)problem->type_ab && !problem->trans_a && !problem->trans_b &&
+        suits = kernel->element == (int)problem->type_a && !problem->trans_a && !problem->trans_b &&
                 problem->batch == 1;
     } else {
         suits = kernel_multiplies(kernel, &device->base.traits, problem);
@@ -269,7 +269,7 @@ static carat_status row_check(struct cuda_device *device, const struct kernel *k
         return fail(CARAT_UNSUPPORTED,
                     "kernel %s does not multiply %s, op %c by op %c, k %" PRId64 ", lda %" PRId64
                     ", ldb %" PRId64 ", batch %" PRId64 " (column-major)",
-                    kernel->name, carat_type_name(problem->type_ab), problem->trans_a ? 'T' : 'N',
+                    kernel->name, carat_type_name(problem->type_a), problem->trans_a ? 'T' : 'N',
                     problem->trans_b ? 'T' : 'N', problem->k, problem->lda, problem->ldb, problem->batch);
     }
     if (!kernel_takes_address(kernel, a) || !kernel_takes_address(kernel, b)) {
@@ -282,7 +282,7 @@ static carat_status row_check(struct cuda_device *device, const struct kernel *k
 static carat_status row_run(struct cuda_device *device, const struct kernel *kernel,
                             const struct problem *problem, const struct operands *operands, CUstream stream)
 {
-    carat_type scalar_type = carat_scalar_type(problem->type_ab);
+    carat_type scalar_type = carat_scalar_type(problem->type_cd);
     CARAT_TRY(row_check(device, kernel, problem, operands->a, operands->b));
     struct device_operands on_device = {
         .a = operands->a, .b = operands->b, .c = operands->c, .d = operands->d};

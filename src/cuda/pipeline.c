@@ -389,8 +389,8 @@ static carat_status cut_problem(struct job *job, int64_t problem)
     const struct problem *p = &job->problem;
     struct rectangle d = {.group = problem, .problem = problem, .problems = 1};
     size_t d_bytes = (size_t)(p->m * p->n) * carat_type_size(p->type_cd);
-    int64_t rows = panel_size(job, p->m, (size_t)(p->m * p->k) * carat_type_size(p->type_ab), d_bytes);
-    int64_t columns = panel_size(job, p->n, (size_t)(p->k * p->n) * carat_type_size(p->type_ab), d_bytes);
+    int64_t rows = panel_size(job, p->m, (size_t)(p->m * p->k) * carat_type_size(p->type_a), d_bytes);
+    int64_t columns = panel_size(job, p->n, (size_t)(p->k * p->n) * carat_type_size(p->type_a), d_bytes);
     int64_t rows_in = least(first_panel_size(job, p->m, rows), p->m);
     int64_t columns_in = least(first_panel_size(job, p->n, columns), p->n);
 

@@ -56,7 +56,7 @@ static double at(carat_type type, const void *elements, carat_order order, int64
 static void multiply(struct product *product)
 {
     const carat_gemm_problem *p = &product->problem;
-    carat_type scalar_type = carat_scalar_type(p->type_ab);
+    carat_type scalar_type = carat_scalar_type(p->type_cd);
     double alpha = element_value(scalar_type, &product->alpha, 0);
     double beta = element_value(scalar_type, &product->beta, 0);
     for (int64_t i = 0; i < p->m; i++) {
@@ -65,8 +65,8 @@ static void multiply(struct product *product)
             double sum_f64 = 0;
             uint32_t sum_s32 = 0;
             for (int64_t l = 0; l < p->k; l++) {
-                double x = at(p->type_ab, product->a, p->order, p->lda, p->op_a == CARAT_TRANSPOSE, i, l);
-                double y = at(p->type_ab, product->b, p->order, p->ldb, p->op_b == CARAT_TRANSPOSE, l, j);
+                double x = at(p->type_a, product->a, p->order, p->lda, p->op_a == CARAT_TRANSPOSE, i, l);
+                double y = at(p->type_a, product->b, p->order, p->ldb, p->op_b == CARAT_TRANSPOSE, l, j);
                 if (scalar_type == CARAT_S32) {
                     sum_s32 += (uint32_t)(int32_t)x * (uint32_t)(int32_t)y;
                 } else if (scalar_type == CARAT_F64) {

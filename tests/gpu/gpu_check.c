@@ -104,7 +104,7 @@ static void describe(const struct product *x, char *text, size_t size)
     snprintf(text, size,
              "%s %s order %d ops %d%d %" PRId64 " x %" PRId64 " x %" PRId64 " ld %" PRId64 " %" PRId64
              " %" PRId64 " batch %" PRId64 " alpha %g beta %g place %d shift %" PRId64,
-             x->row ? x->row->name : "library", carat_type_name(p->type_ab), (int)p->order, (int)p->op_a,
+             x->row ? x->row->name : "library", carat_type_name(p->type_a), (int)p->order, (int)p->op_a,
              (int)p->op_b, p->m, p->n, p->k, p->lda, p->ldb, p->ldd, p->batch, x->alpha, x->beta,
              (int)x->place, x->shift);
 }
@@ -210,15 +210,15 @@ static carat_status matrices_create(const struct product *x, uint64_t seed, stru
     const carat_gemm_problem *p = &x->problem;
     bool ta = p->op_a == CARAT_TRANSPOSE;
     bool tb = p->op_b == CARAT_TRANSPOSE;
-    size_t shift = (size_t)x->shift * carat_type_size(p->type_ab);
-    size_t scalar_bytes = carat_type_size(carat_scalar_type(p->type_ab));
+    size_t shift = (size_t)x->shift * carat_type_size(p->type_a);
+    size_t scalar_bytes = carat_type_size(carat_scalar_type(p->type_cd));
     enum place scalars = x->scalars_on_device ? PLACE_DEVICE : PLACE_PAGEABLE;
     memset(matrices, 0, sizeof(*matrices));
     bool made = buffer_create(
         &matrices->a, x->place,
-        stored_bytes(p, ta ? p->k : p->m, ta ? p->m : p->k, p->lda, p->stride_a, p->type_ab), shift);
+        stored_bytes(p, ta ? p->k : p->m, ta ? p->m : p->k, p->lda, p->stride_a, p->type_a), shift);
     made = buffer_create(&matrices->b, x->place,
-                         stored_bytes(p, tb ? p->n : p->k, tb ? p->k : p->n, p->ldb, p->stride_b, p->type_ab),
+                         stored_bytes(p, tb ? p->n : p->k, tb ? p->k : p->n, p->ldb, p->stride_b, p->type_a),
                          shift) &&
            made;
     made = buffer_create(&matrices->d, x->place, stored_bytes(p, p->m, p->n, p->ldd, p->stride_d, p->type_cd),
@@ -230,8 +230,8 @@ static carat_status matrices_create(const struct product *x, uint64_t seed, stru
         return CARAT_OUT_OF_HOST_MEMORY;
     }
     struct random random = {seed};
-    buffer_fill(&matrices->a, p->type_ab, &random);
-    buffer_fill(&matrices->b, p->type_ab, &random);
+    buffer_fill(&matrices->a, p->type_a, &random);
+    buffer_fill(&matrices->b, p->type_a, &random);
     if (x->beta != 0) {
         buffer_fill(&matrices->d, p->type_cd, &random);
     } else {
@@ -239,8 +239,8 @@ static carat_status matrices_create(const struct product *x, uint64_t seed, stru
             element_poison(p->type_cd, buffer_picture(&matrices->d), (int64_t)i);
         }
     }
-    struct scalar alpha = scalar_of(p->type_ab, x->alpha);
-    struct scalar beta = scalar_of(p->type_ab, x->beta);
+    struct scalar alpha = scalar_of(p->type_cd, x->alpha);
+    struct scalar beta = scalar_of(p->type_cd, x->beta);
     memcpy(buffer_picture(&matrices->alpha), alpha.bits, scalar_bytes);
     memcpy(buffer_picture(&matrices->beta), beta.bits, scalar_bytes);
     const struct buffer *all[] = {&matrices->a, &matrices->b, &matrices->d, &matrices->alpha,
