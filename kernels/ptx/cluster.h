@@ -1,0 +1,48 @@
+/*
+ * cluster.h - blocks that run together and see each other's shared memory (PTX ISA, "barrier.cluster"; sm_90),
+ * warpgroups' barriers, and the registers they hand each other.
+ */
+#ifndef CARAT_PTX_CLUSTER_H
+#define CARAT_PTX_CLUSTER_H
+
+#if __CUDA_ARCH__ >= 900
+
+/* This block's number in its cluster. */
+static __device__ inline uint32_t cluster_rank(void)
+{
+    uint32_t rank;
+    asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+    return rank;
+}
+
+/* All threads of all blocks of the cluster meet; what they wrote before is seen after. */
+static __device__ inline void cluster_sync(void)
+{
+    asm volatile("barrier.cluster.arrive.release.aligned;\n"
+                 "barrier.cluster.wait.acquire.aligned;" ::
+                     : "memory");
+}
+
+/* Where block number `rank` of the cluster has what this block has at that address of shared memory. */
+static __device__ inline uint32_t cluster_address(const void *pointer, uint32_t rank)
+{
+    uint32_t address;
+    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;"
+                 : "=r"(address)
+                 : "r"(shared_address(pointer)), "r"(rank));
+    return address;
+}
+
+/* `threads` threads meet at the block's barrier of that number (1 to 15; 0 is __syncthreads()). */
+static __device__ inline void barrier_sync(int number, int threads)
+{
+    asm volatile("bar.sync %0, %1;" ::"r"(number), "r"(threads) : "memory");
+}
+
+#endif
+
+/* A warpgroup gives registers back, or takes what others have given; constants, multiples of 8. sm_90a. */
+#define registers_shrink_to(count) asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(count))
+#define registers_grow_to(count) asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(count))
+
+#endif

@@ -1,0 +1,75 @@
+/*
+ * mbarrier.h - barriers in shared memory that count arrivals of threads and bytes of bulk copies (PTX ISA,
+ * "Parallel Synchronization and Communication Instructions: mbarrier"; sm_90).
+ *
+ * A barrier goes through phases. A phase ends when as many threads have arrived as it was made for and all bytes
+ * that were announced have landed. Phases are told apart by their parity: the first one is 0, the next 1, then 0
+ * again. Waiting for parity p returns once the phase of parity p is over, which is at once for parity 1 of
+ * a new barrier.
+ */
+#ifndef CARAT_PTX_MBARRIER_H
+#define CARAT_PTX_MBARRIER_H
+
+#if __CUDA_ARCH__ >= 900
+
+static __device__ inline void mbarrier_init(uint64_t *barrier, uint32_t arrivals)
+{
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(arrivals)
+                 : "memory");
+}
+
+/* Makes new barriers known to the copy engine and to the other blocks of the cluster; a block barrier follows. */
+static __device__ inline void mbarrier_init_fence(void)
+{
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+
+static __device__ inline void mbarrier_arrive(uint64_t *barrier)
+{
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
+}
+
+/* Arrives, and announces bytes that copies will bring in this phase. */
+static __device__ inline void mbarrier_arrive_expect(uint64_t *barrier, uint32_t bytes)
+{
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)),
+                 "r"(bytes)
+                 : "memory");
+}
+
+/* Arrives at the same barrier of block number `rank` of the cluster. */
+static __device__ inline void mbarrier_arrive_at(uint64_t *barrier, uint32_t rank)
+{
+    asm volatile("{\n"
+                 ".reg .b32 remote;\n"
+                 "mapa.shared::cluster.u32 remote, %0, %1;\n"
+                 "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [remote];\n"
+                 "}" ::"r"(shared_address(barrier)),
+                 "r"(rank)
+                 : "memory");
+}
+
+/* Whether the phase of that parity is over; the hardware lets the thread sleep a while before it says no. */
+static __device__ inline uint32_t mbarrier_try_wait(uint64_t *barrier, uint32_t parity)
+{
+    uint32_t over;
+    asm volatile("{\n"
+                 ".reg .pred over;\n"
+                 "mbarrier.try_wait.parity.shared::cta.b64 over, [%1], %2;\n"
+                 "selp.u32 %0, 1, 0, over;\n"
+                 "}"
+                 : "=r"(over)
+                 : "r"(shared_address(barrier)), "r"(parity)
+                 : "memory");
+    return over;
+}
+
+static __device__ inline void mbarrier_wait(uint64_t *barrier, uint32_t parity)
+{
+    while (!mbarrier_try_wait(barrier, parity)) {
+    }
+}
+
+#endif
+
+#endif

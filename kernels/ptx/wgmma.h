@@ -1,0 +1,244 @@
+/*
+ * wgmma.h - the tensor instruction of a warpgroup (four warps): sum (64 x WGMMA_N) += A (64 x k) * B (k x WGMMA_N),
+ * k being 32 bytes of elements (PTX ISA, "Asynchronous Warpgroup Level Matrix Multiply-Accumulate"; sm_90a).
+ *
+ * It runs on its own while the warps go on: they put a fence before the first instruction that uses registers they
+ * wrote, commit what they started as a group, and wait for the group before they read the sums.
+ *
+ * The row that includes this file sets
+ *
+ *     WGMMA_N            columns of B: 8, 16, 32, 64, 96, 128, 192 or 256
+ *     ELEMENT, ELEMENT_B the types; f32 elements are multiplied as tf32 (the 13 lowest bits are not looked at)
+ *     WGMMA_A_ACROSS     1: A lies in shared memory along its rows, not along k; 16-bit types alone
+ *     WGMMA_B_ACROSS     1: B lies along its columns, not along k; the same
+ *
+ * A thread holds of the sums, with warp = thread / 32 in its warpgroup, group = lane / 4 and member = lane % 4,
+ *
+ *     sum[4 * j + 2 * r + c]    row = 16 * warp + group + 8 * r,  column = 8 * j + 2 * member + c
+ */
+#ifndef CARAT_PTX_WGMMA_H
+#define CARAT_PTX_WGMMA_H
+
+#if ELEMENT == ELEMENT_S8
+typedef int32_t wgmma_sum;
+#define WGMMA_SUM(x) "+r"(x)
+#else
+typedef float wgmma_sum;
+#define WGMMA_SUM(x) "+f"(x)
+#endif
+
+#define WGMMA_SUMS (WGMMA_N / 2)
+
+/* The operands and their numbers in the text, for each WGMMA_N. */
+#define WGMMA_4(i) WGMMA_SUM(sum[i]), WGMMA_SUM(sum[i + 1]), WGMMA_SUM(sum[i + 2]), WGMMA_SUM(sum[i + 3])
+#define WGMMA_16(i) WGMMA_4(i), WGMMA_4(i + 4), WGMMA_4(i + 8), WGMMA_4(i + 12)
+
+#define WGMMA_TEXT_8 "%0, %1, %2, %3"
+#define WGMMA_TEXT_16 WGMMA_TEXT_8 ", %4, %5, %6, %7"
+#define WGMMA_TEXT_32 WGMMA_TEXT_16 ", %8, %9, %10, %11, %12, %13, %14, %15"
+#define WGMMA_TEXT_64                                                                                        \
+    WGMMA_TEXT_32                                                                                            \
+    ", %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+#define WGMMA_TEXT_96                                                                                        \
+    WGMMA_TEXT_64                                                                                            \
+    ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47"
+#define WGMMA_TEXT_128                                                                                       \
+    WGMMA_TEXT_96                                                                                            \
+    ", %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+#define WGMMA_TEXT_192                                                                                       \
+    WGMMA_TEXT_128                                                                                           \
+    ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79"                       \
+    ", %80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
+#define WGMMA_TEXT_256                                                                                       \
+    WGMMA_TEXT_192                                                                                           \
+    ", %96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111"           \
+    ", %112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
+
+#if WGMMA_N == 8
+#define WGMMA_SHAPE "m64n8"
+#define WGMMA_TEXT WGMMA_TEXT_8
+#define WGMMA_OPERANDS WGMMA_4(0)
+#define WGMMA_AFTER_0 "%4"
+#define WGMMA_AFTER_1 "%5"
+#define WGMMA_AFTER_2 "%6"
+#define WGMMA_AFTER_3 "%7"
+#define WGMMA_AFTER_4 "%8"
+#define WGMMA_AFTER_5 "%9"
+#elif WGMMA_N == 16
+#define WGMMA_SHAPE "m64n16"
+#define WGMMA_TEXT WGMMA_TEXT_16
+#define WGMMA_OPERANDS WGMMA_4(0), WGMMA_4(4)
+#define WGMMA_AFTER_0 "%8"
+#define WGMMA_AFTER_1 "%9"
+#define WGMMA_AFTER_2 "%10"
+#define WGMMA_AFTER_3 "%11"
+#define WGMMA_AFTER_4 "%12"
+#define WGMMA_AFTER_5 "%13"
+#elif WGMMA_N == 32
+#define WGMMA_SHAPE "m64n32"
+#define WGMMA_TEXT WGMMA_TEXT_32
+#define WGMMA_OPERANDS WGMMA_16(0)
+#define WGMMA_AFTER_0 "%16"
+#define WGMMA_AFTER_1 "%17"
+#define WGMMA_AFTER_2 "%18"
+#define WGMMA_AFTER_3 "%19"
+#define WGMMA_AFTER_4 "%20"
+#define WGMMA_AFTER_5 "%21"
+#elif WGMMA_N == 64
+#define WGMMA_SHAPE "m64n64"
+#define WGMMA_TEXT WGMMA_TEXT_64
+#define WGMMA_OPERANDS WGMMA_16(0), WGMMA_16(16)
+#define WGMMA_AFTER_0 "%32"
+#define WGMMA_AFTER_1 "%33"
+#define WGMMA_AFTER_2 "%34"
+#define WGMMA_AFTER_3 "%35"
+#define WGMMA_AFTER_4 "%36"
+#define WGMMA_AFTER_5 "%37"
+#elif WGMMA_N == 96
+#define WGMMA_SHAPE "m64n96"
+#define WGMMA_TEXT WGMMA_TEXT_96
+#define WGMMA_OPERANDS WGMMA_16(0), WGMMA_16(16), WGMMA_16(32)
+#define WGMMA_AFTER_0 "%48"
+#define WGMMA_AFTER_1 "%49"
+#define WGMMA_AFTER_2 "%50"
+#define WGMMA_AFTER_3 "%51"
+#define WGMMA_AFTER_4 "%52"
+#define WGMMA_AFTER_5 "%53"
+#elif WGMMA_N == 128
+#define WGMMA_SHAPE "m64n128"
+#define WGMMA_TEXT WGMMA_TEXT_128
+#define WGMMA_OPERANDS WGMMA_16(0), WGMMA_16(16), WGMMA_16(32), WGMMA_16(48)
+#define WGMMA_AFTER_0 "%64"
+#define WGMMA_AFTER_1 "%65"
+#define WGMMA_AFTER_2 "%66"
+#define WGMMA_AFTER_3 "%67"
+#define WGMMA_AFTER_4 "%68"
+#define WGMMA_AFTER_5 "%69"
+#elif WGMMA_N == 192
+#define WGMMA_SHAPE "m64n192"
+#define WGMMA_TEXT WGMMA_TEXT_192
+#define WGMMA_OPERANDS WGMMA_16(0), WGMMA_16(16), WGMMA_16(32), WGMMA_16(48), WGMMA_16(64), WGMMA_16(80)
+#define WGMMA_AFTER_0 "%96"
+#define WGMMA_AFTER_1 "%97"
+#define WGMMA_AFTER_2 "%98"
+#define WGMMA_AFTER_3 "%99"
+#define WGMMA_AFTER_4 "%100"
+#define WGMMA_AFTER_5 "%101"
+#elif WGMMA_N == 256
+#define WGMMA_SHAPE "m64n256"
+#define WGMMA_TEXT WGMMA_TEXT_256
+#define WGMMA_OPERANDS                                                                                       \
+    WGMMA_16(0), WGMMA_16(16), WGMMA_16(32), WGMMA_16(48), WGMMA_16(64), WGMMA_16(80), WGMMA_16(96),         \
+        WGMMA_16(112)
+#define WGMMA_AFTER_0 "%128"
+#define WGMMA_AFTER_1 "%129"
+#define WGMMA_AFTER_2 "%130"
+#define WGMMA_AFTER_3 "%131"
+#define WGMMA_AFTER_4 "%132"
+#define WGMMA_AFTER_5 "%133"
+#else
+#error "WGMMA_N is none of the sizes above"
+#endif
+
+#if ELEMENT == ELEMENT_F16
+#define WGMMA_KIND "k16.f32.f16.f16"
+#elif ELEMENT == ELEMENT_BF16
+#define WGMMA_KIND "k16.f32.bf16.bf16"
+#elif ELEMENT == ELEMENT_F32
+#define WGMMA_KIND "k8.f32.tf32.tf32"
+#elif ELEMENT == ELEMENT_S8
+#define WGMMA_KIND "k32.s32.s8.s8"
+#elif ELEMENT == ELEMENT_E4M3 && ELEMENT_B == ELEMENT_E5M2
+#define WGMMA_KIND "k32.f32.e4m3.e5m2"
+#elif ELEMENT == ELEMENT_E4M3
+#define WGMMA_KIND "k32.f32.e4m3.e4m3"
+#elif ELEMENT == ELEMENT_E5M2 && ELEMENT_B == ELEMENT_E4M3
+#define WGMMA_KIND "k32.f32.e5m2.e4m3"
+#elif ELEMENT == ELEMENT_E5M2
+#define WGMMA_KIND "k32.f32.e5m2.e5m2"
+#endif
+/* What follows the operands: factors 1 of A and B; for 16-bit types also how A and B lie. */
+#if ELEMENT == ELEMENT_S8
+#define WGMMA_REST "p;\n}"
+#define WGMMA_REST_A_REGISTERS "p;\n}"
+#elif ELEMENT == ELEMENT_F16 || ELEMENT == ELEMENT_BF16
+#define WGMMA_REST "p, 1, 1, " WGMMA_DIGIT(WGMMA_A_ACROSS) ", " WGMMA_DIGIT(WGMMA_B_ACROSS) ";\n}"
+#define WGMMA_REST_A_REGISTERS "p, 1, 1, " WGMMA_DIGIT(WGMMA_B_ACROSS) ";\n}"
+#define WGMMA_DIGIT(x) WGMMA_DIGIT_OF(x)
+#define WGMMA_DIGIT_OF(x) #x
+#else
+#define WGMMA_REST "p, 1, 1;\n}"
+#define WGMMA_REST_A_REGISTERS "p, 1, 1;\n}"
+#endif
+
+/*
+ * Where an operand lies in shared memory, in tiles of 128-byte rows under the 128-byte swizzle: eight rows are an
+ * atom of 1024 bytes, which begins at a multiple of 1024, and the 16-byte pieces of row r stand in the order piece ^ r.
+ *
+ *     along k     a row is 128 bytes of k of one row of A (column of B). `stride` is from eight rows to the
+ *                 next eight; `leading` says nothing. The next k are 32 bytes further.
+ *     across      a row is 64 elements of one k. `stride` is from eight k to the next eight, `leading` from 64
+ *                 elements to the next 64. The next k are 16 rows, 2048 bytes, further.
+ */
+static __device__ inline uint64_t wgmma_descriptor(const void *shared, uint32_t leading, uint32_t stride)
+{
+    return (uint64_t)(shared_address(shared) >> 4) | (uint64_t)(leading >> 4) << 16 |
+           (uint64_t)(stride >> 4) << 32 | (uint64_t)1 << 62;
+}
+
+/* The descriptor of what lies so many bytes further. */
+static __device__ inline uint64_t wgmma_advance(uint64_t descriptor, uint32_t bytes)
+{
+    return descriptor + (bytes >> 4);
+}
+
+/* sum += A * B, or sum = A * B where accumulate is 0. */
+static __device__ inline void wgmma(wgmma_sum sum[WGMMA_SUMS], uint64_t a, uint64_t b, int accumulate)
+{
+    asm volatile("{\n"
+                 ".reg .pred p;\n"
+                 "setp.ne.b32 p, " WGMMA_AFTER_2 ", 0;\n"
+                 "wgmma.mma_async.sync.aligned." WGMMA_SHAPE WGMMA_KIND " {" WGMMA_TEXT "}, " WGMMA_AFTER_0
+                 ", " WGMMA_AFTER_1 ", " WGMMA_REST:WGMMA_OPERANDS
+                 : "l"(a), "l"(b), "r"(accumulate));
+}
+
+/*
+ * The same with A in registers: a thread holds of 32 bytes of k, in words of four bytes,
+ *
+ *     a[2 * s + r]    row = 16 * warp + group + 8 * r,  word member + 4 * s of the 8 along k
+ */
+static __device__ inline void wgmma_a_registers(wgmma_sum sum[WGMMA_SUMS], const uint32_t a[4], uint64_t b,
+                                                int accumulate)
+{
+    asm volatile("{\n"
+                 ".reg .pred p;\n"
+                 "setp.ne.b32 p, " WGMMA_AFTER_5 ", 0;\n"
+                 "wgmma.mma_async.sync.aligned." WGMMA_SHAPE WGMMA_KIND " {" WGMMA_TEXT "}, {" WGMMA_AFTER_0
+                 ", " WGMMA_AFTER_1 ", " WGMMA_AFTER_2 ", " WGMMA_AFTER_3 "}, " WGMMA_AFTER_4 ", "
+                 WGMMA_REST_A_REGISTERS:WGMMA_OPERANDS
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate));
+}
+
+/* Before the first instruction that uses registers the warps have written. */
+static __device__ inline void wgmma_fence(void) { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+
+/* Ends a group of instructions. */
+static __device__ inline void wgmma_commit(void)
+{
+    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
+
+/* Waits until at most `pending` of the latest groups are under way; a constant. */
+#define wgmma_wait(pending) asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(pending) : "memory")
+
+/* Keeps the compiler from moving uses of the sums across this point: it knows nothing of what runs on its own. */
+static __device__ inline void wgmma_hold(wgmma_sum sum[WGMMA_SUMS])
+{
+#pragma unroll
+    for (int i = 0; i < WGMMA_SUMS; ++i) {
+        asm volatile("" : WGMMA_SUM(sum[i])::"memory");
+    }
+}
+
+#endif
