@@ -2,25 +2,40 @@
 #include "element.h"
 
 #include <math.h>
+#include <stdbool.h>
 #include <string.h>
 
-/* A binary floating-point format of 16 bits: the bits of its fraction, and its least exponent. */
+/* A binary floating-point format of 8 or 16 bits. */
 struct format {
-    int fraction;
-    int least_exponent;
+    int bits;
+    int fraction;       /* bits of it that are stored */
+    int least_exponent; /* of the normal numbers */
+    bool finite;        /* no infinity: all ones are NaN, what is below them are numbers */
 };
-static const struct format f16_format = {10, -14};
-static const struct format bf16_format = {7, -126};
+static const struct format f16_format = {16, 10, -14, false};
+static const struct format bf16_format = {16, 7, -126, false};
+static const struct format e4m3_format = {8, 3, -6, true};
+static const struct format e5m2_format = {8, 2, -14, false};
 
 enum { F64_FRACTION = 52, F64_BIAS = 1023, F64_EXPONENT_MASK = 0x7ff };
 
+/* All bits but the sign. */
+static uint16_t magnitude_mask(struct format format) { return (uint16_t)((1u << (format.bits - 1)) - 1); }
+
+/* The least magnitude, as bits, that is no number: infinity, or NaN where there is none. */
+static uint16_t first_beyond(struct format format)
+{
+    uint16_t mask = magnitude_mask(format);
+    return format.finite ? mask : (uint16_t)(mask >> format.fraction << format.fraction);
+}
+
 static double widen(struct format format, uint16_t bits)
 {
-    int exponent_mask = 0x7fff >> format.fraction;
-    int exponent = bits >> format.fraction & exponent_mask;
-    int fraction = bits & ((1 << format.fraction) - 1);
+    uint16_t stored = bits & magnitude_mask(format);
+    int exponent = stored >> format.fraction;
+    int fraction = stored & ((1 << format.fraction) - 1);
     double magnitude;
-    if (exponent == exponent_mask) {
+    if (stored >= first_beyond(format)) {
         magnitude = fraction ? (double)NAN : (double)INFINITY;
     } else if (exponent == 0) {
         magnitude = ldexp(fraction, format.least_exponent - format.fraction);
@@ -29,7 +44,7 @@ static double widen(struct format format, uint16_t bits)
                         (uint64_t)fraction << (F64_FRACTION - format.fraction);
         memcpy(&magnitude, &word, sizeof(magnitude));
     }
-    return bits & 0x8000 ? -magnitude : magnitude;
+    return bits >> (format.bits - 1) ? -magnitude : magnitude;
 }
 
 /* By way of f32 some values would be rounded twice, so this goes down from f64 in one step. */
@@ -37,12 +52,12 @@ static uint16_t narrow(struct format format, double value)
 {
     uint64_t word;
     memcpy(&word, &value, sizeof(word));
-    uint16_t sign = (uint16_t)(word >> 48 & 0x8000);
+    uint16_t sign = (uint16_t)((word >> 63) << (format.bits - 1));
     int exponent = (int)(word >> F64_FRACTION & F64_EXPONENT_MASK) - F64_BIAS;
     uint64_t significand = (word & ((1ull << F64_FRACTION) - 1)) | 1ull << F64_FRACTION;
-    uint64_t infinity = 0x7fffull >> format.fraction << format.fraction;
+    uint64_t beyond = first_beyond(format);
     if (isnan(value)) {
-        return (uint16_t)(sign | infinity | 1u << (format.fraction - 1));
+        return (uint16_t)(sign | beyond | 1u << (format.fraction - 1));
     }
     int shift = F64_FRACTION - format.fraction;
     if (exponent < format.least_exponent) { /* denormal: more of the significand falls off */
@@ -59,7 +74,8 @@ static uint16_t narrow(struct format format, double value)
         kept++; /* may carry into the exponent, and that is right */
     }
     uint64_t result = ((uint64_t)(exponent - format.least_exponent) << format.fraction) + kept;
-    return (uint16_t)(sign | (result < infinity ? result : infinity));
+    uint64_t greatest = format.finite ? beyond - 1 : beyond; /* saturated, or infinite */
+    return (uint16_t)(sign | (result < greatest ? result : greatest));
 }
 
 double element_value(carat_type type, const void *elements, int64_t at)
@@ -77,6 +93,10 @@ double element_value(carat_type type, const void *elements, int64_t at)
         return ((const int32_t *)elements)[at];
     case CARAT_S8:
         return ((const int8_t *)elements)[at];
+    case CARAT_E4M3:
+        return widen(e4m3_format, ((const uint8_t *)elements)[at]);
+    case CARAT_E5M2:
+        return widen(e5m2_format, ((const uint8_t *)elements)[at]);
     }
     return (double)NAN;
 }
@@ -109,6 +129,12 @@ void element_store(carat_type type, void *elements, int64_t at, double value)
         return;
     case CARAT_S8:
         ((int8_t *)elements)[at] = (int8_t)to_integer(value, INT8_MIN, INT8_MAX);
+        return;
+    case CARAT_E4M3:
+        ((uint8_t *)elements)[at] = (uint8_t)narrow(e4m3_format, value);
+        return;
+    case CARAT_E5M2:
+        ((uint8_t *)elements)[at] = (uint8_t)narrow(e5m2_format, value);
         return;
     }
 }

@@ -96,7 +96,7 @@ bool parse_device(const char *text, carat_device_kind *kind, int *index)
 
 bool parse_type(const char *text, carat_type *type)
 {
-    for (int candidate = CARAT_F32; candidate <= CARAT_S8; candidate++) {
+    for (int candidate = CARAT_F32; candidate <= CARAT_E5M2; candidate++) {
         if (strcmp(text, carat_type_name((carat_type)candidate)) == 0) {
             *type = (carat_type)candidate;
             return true;
