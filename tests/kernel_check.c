@@ -314,7 +314,7 @@ static struct expected expect_product(const void *context, int64_t problem, int6
 {
     const struct product *work = context;
     struct expected expected =
-        reference_gemm(&work->problem, work->alpha, work->a, work->b, work->beta, work->c, problem, i, j);
+        reference_gemm(&work->problem, work->alpha, work->a, work->b, work->beta, work->c, NULL, problem, i, j);
     tighten(work, &expected);
     return expected;
 }
@@ -339,7 +339,7 @@ static struct expected expect_part(const void *context, int64_t index, int64_t i
     element_set(scalar, zero, 0, 0);
     piece.k = end - begin;
     piece.type_cd = scalar;
-    return reference_gemm(&piece, one, a, b, zero, NULL, index / work->parts, i, j);
+    return reference_gemm(&piece, one, a, b, zero, NULL, NULL, index / work->parts, i, j);
 }
 
 static void describe(const struct product *work)

@@ -3,6 +3,7 @@
 
 #include <math.h>
 
+#include "cpu/float8.h"
 #include "cpu/half.h"
 
 /* ---- Random numbers ---- */
@@ -42,6 +43,10 @@ long double element_get(carat_type type, const void *array, int64_t index)
         return ((const int32_t *)array)[index];
     case CARAT_S8:
         return ((const int8_t *)array)[index];
+    case CARAT_E4M3:
+        return f32_from_e4m3(((const uint8_t *)array)[index]);
+    case CARAT_E5M2:
+        return f32_from_e5m2(((const uint8_t *)array)[index]);
     }
     return NAN;
 }
@@ -66,6 +71,12 @@ void element_set(carat_type type, void *array, int64_t index, long double value)
         break;
     case CARAT_S8:
         ((int8_t *)array)[index] = (int8_t)(uint8_t)(int64_t)value;
+        break;
+    case CARAT_E4M3:
+        ((uint8_t *)array)[index] = e4m3_from_f32((float)value);
+        break;
+    case CARAT_E5M2:
+        ((uint8_t *)array)[index] = e5m2_from_f32((float)value);
         break;
     }
 }
@@ -122,57 +133,209 @@ static int64_t index_of_b(const carat_gemm_problem *p, int64_t index, int64_t l,
            element_index(p->order, transposed ? column : l, transposed ? l : column, p->ldb);
 }
 
+/* Bias (row, column) of a problem of the batch. */
+static int64_t index_of_bias(const carat_gemm_problem *p, int64_t index, int64_t row, int64_t column)
+{
+    return index * p->stride_bias + (p->bias == CARAT_BIAS_PER_ROW ? row : column);
+}
+
+/* The sum of the products modulo 2^32. */
+static uint32_t wrapping_sum(const carat_gemm_problem *p, const void *a, const void *b, int64_t index,
+                             int64_t row, int64_t column)
+{
+    uint32_t sum = 0;
+    for (int64_t l = 0; l < p->k; l++) {
+        uint32_t x = (uint32_t)(int64_t)element_get(p->type_a, a, index_of_a(p, index, row, l));
+        uint32_t y = (uint32_t)(int64_t)element_get(p->type_b, b, index_of_b(p, index, l, column));
+        sum += x * y;
+    }
+    return sum;
+}
+
 static struct expected wrapping_gemm(const carat_gemm_problem *p, const void *alpha, const void *a,
-                                     const void *b, const void *beta, const void *c, int64_t index,
-                                     int64_t row, int64_t column)
+                                     const void *b, const void *beta, const void *c, const carat_run *extras,
+                                     int64_t index, int64_t row, int64_t column)
 {
     uint32_t scale = *(const uint32_t *)alpha;
     uint32_t scale_c = *(const uint32_t *)beta;
-    uint32_t sum = 0;
-    for (int64_t l = 0; l < p->k && scale != 0; l++) {
-        uint32_t x = (uint32_t)(int64_t)element_get(p->type_a, a, index_of_a(p, index, row, l));
-        uint32_t y = (uint32_t)(int64_t)element_get(p->type_a, b, index_of_b(p, index, l, column));
-        sum += x * y;
-    }
-    sum *= scale;
+    uint32_t sum = scale != 0 ? scale * wrapping_sum(p, a, b, index, row, column) : 0;
     if (scale_c != 0) {
         sum += scale_c *
                ((const uint32_t *)c)[index * p->stride_c + element_index(p->order, row, column, p->ldc)];
     }
+    if (p->bias != CARAT_BIAS_NONE) {
+        sum += ((const uint32_t *)extras->bias)[index_of_bias(p, index, row, column)];
+    }
+    if (p->activation == CARAT_ACTIVATION_RELU && sum > INT32_MAX) {
+        sum = 0;
+    }
     return (struct expected){sum, 0};
 }
 
-struct expected reference_gemm(const carat_gemm_problem *p, const void *alpha, const void *a, const void *b,
-                               const void *beta, const void *c, int64_t index, int64_t row, int64_t column)
+/* How far the sum of the products, without alpha, may stray from what it is: in magnitudes |a| |b| of products. */
+struct products {
+    long double sum;
+    long double size;   /* of |A||B| */
+    long double inputs; /* what rounding A and B costs */
+};
+
+/* A number of the f32 range to tf32: 11 bits, or the last bit of its denormals. */
+static long double tf32_error(long double x) { return fmaxl(fabsl(x) * 0x1p-11L, 0x1p-137L); }
+
+static struct products sum_of_products(const carat_gemm_problem *p, const void *a, const void *b,
+                                       int64_t index, int64_t row, int64_t column)
 {
+    struct products products = {0, 0, 0};
+    bool rounds_inputs = p->type_a == CARAT_F32 && p->accuracy == CARAT_ACCURACY_FAST;
+    for (int64_t l = 0; l < p->k; l++) {
+        long double x = element_get(p->type_a, a, index_of_a(p, index, row, l));
+        long double y = element_get(p->type_b, b, index_of_b(p, index, l, column));
+        products.sum += x * y;
+        products.size += fabsl(x * y);
+        if (rounds_inputs) {
+            long double error_x = tf32_error(x);
+            long double error_y = tf32_error(y);
+            products.inputs += error_x * fabsl(y) + error_y * fabsl(x) + error_x * error_y;
+        }
+    }
+    return products;
+}
+
+static bool is_float8(carat_type type) { return type == CARAT_E4M3 || type == CARAT_E5M2; }
+
+/*
+ * What each addition to a sum may cost, of what is added up. Strict sums are rounded to nearest; tensor units cut
+ * off what is below the last bit of an f32 sum, which is twice as much.
+ */
+static long double addition_error(const carat_gemm_problem *p)
+{
+    bool in_f32 = carat_scalar_type(p->type_cd) == CARAT_F32;
+    bool tensor =
+        p->type_a != CARAT_F32 ? p->accuracy != CARAT_ACCURACY_STRICT : p->accuracy == CARAT_ACCURACY_FAST;
+    return unit_roundoff(carat_scalar_type(p->type_cd)) * (in_f32 && tensor ? 2 : 1);
+}
+
+/*
+ * Of 8-bit floats in the fast way: the unit aligns the products of an instruction, 32 of k, and the sum so far, to
+ * the largest of them and keeps 13 bits below its leading one. A sum goes through k / 32 instructions, and each
+ * loses at most 2^-13 of its largest term; that is at most 4 * 2^-13 in 128 of k. As the terms are cut at both
+ * signs, and the largest is a fraction of |A||B|, 2^-13 in 128 of k is generous for all but a sum of one term.
+ */
+static long double fast_float8_error(const carat_gemm_problem *p)
+{
+    bool fast = is_float8(p->type_a) && p->accuracy == CARAT_ACCURACY_FAST;
+    return fast ? 0x1p-13L * (long double)((p->k + 127) / 128) : 0;
+}
+
+/* x through the activation, by its definition. */
+static long double activated(carat_activation activation, long double x)
+{
+    switch (activation) {
+    case CARAT_ACTIVATION_NONE:
+        return x;
+    case CARAT_ACTIVATION_RELU:
+        return x > 0 || isnan(x) ? x : 0;
+    case CARAT_ACTIVATION_GELU_TANH:
+        return x / 2 * (1 + tanhl(sqrtl(2 / acosl(-1)) * (x + 0.044715L * x * x * x)));
+    case CARAT_ACTIVATION_GELU_ERF:
+        return x / 2 * (1 + erfl(x / sqrtl(2)));
+    case CARAT_ACTIVATION_SILU:
+        return x / (1 + expl(-x));
+    }
+    return NAN;
+}
+
+/*
+ * An expected value through the activation. No activation is steeper than 1.13, and each is granted 16 roundings of
+ * x: enough for exp, tanh and erf of a few, and for 1 + tanh(x), which cancels where x is negative.
+ */
+static struct expected through_activation(const struct expected *before, carat_activation activation,
+                                          carat_type scalar_type)
+{
+    if (activation == CARAT_ACTIVATION_NONE) {
+        return *before;
+    }
+    bool smooth = activation != CARAT_ACTIVATION_RELU;
+    struct expected after = {activated(activation, before->value), before->bound};
+    if (smooth) {
+        after.bound = 1.13L * before->bound +
+                      16 * (unit_roundoff(scalar_type) * fabsl(before->value) + underflow(scalar_type));
+    }
+    if (isinf(before->value) && !isinf(after.value)) {
+        after.bound = 0;
+    }
+    return after;
+}
+
+/* A scale that was given, or 1. */
+static long double scale_or_1(const float *scale) { return scale ? *scale : 1.0L; }
+
+struct expected reference_gemm(const carat_gemm_problem *p, const void *alpha, const void *a, const void *b,
+                               const void *beta, const void *c, const carat_run *extras, int64_t index,
+                               int64_t row, int64_t column)
+{
+    static const carat_run nothing;
+    extras = extras ? extras : &nothing;
     carat_type scalar_type = carat_scalar_type(p->type_cd);
     if (scalar_type == CARAT_S32) {
-        return wrapping_gemm(p, alpha, a, b, beta, c, index, row, column);
+        return wrapping_gemm(p, alpha, a, b, beta, c, extras, index, row, column);
     }
     long double scale = element_get(scalar_type, alpha, 0);
     long double scale_c = element_get(scalar_type, beta, 0);
-    long double sum = 0;
-    long double size = 0; /* of |A||B|, and of all that is added */
+    long double value = 0;
+    long double size = 0;  /* of |A||B|, and of all that is added */
+    long double extra = 0; /* of the bound: what is not a matter of f32 or f64 roundings */
     if (scale != 0 && p->k > 0) {
-        for (int64_t l = 0; l < p->k; l++) {
-            long double product = element_get(p->type_a, a, index_of_a(p, index, row, l)) *
-                                  element_get(p->type_a, b, index_of_b(p, index, l, column));
-            sum += product;
-            size += fabsl(product);
+        scale *= scale_or_1(extras->scale_a) * scale_or_1(extras->scale_b);
+        struct products products = {0, 0, 0};
+        if (p->type_a == CARAT_S8) {
+            products.sum = (int32_t)wrapping_sum(p, a, b, index, row, column);
+            products.size = fabsl(products.sum);
+        } else {
+            products = sum_of_products(p, a, b, index, row, column);
         }
-        sum *= scale;
-        size *= fabsl(scale);
+        value = scale * products.sum;
+        size = fabsl(scale) * products.size;
+        extra = fabsl(scale) * (products.inputs + fast_float8_error(p) * products.size);
     }
     if (scale_c != 0) {
         int64_t place = index * p->stride_c + element_index(p->order, row, column, p->ldc);
         long double product = scale_c * element_get(p->type_cd, c, place);
-        sum += product;
+        value += product;
         size += fabsl(product);
     }
-    /* k roundings of the sum, and those of alpha, beta, and of adding the two. */
-    long double roundings = (long double)(p->k + 4) * unit_roundoff(scalar_type);
-    long double lost = (long double)(p->k + 4) * underflow(scalar_type) * (fabsl(scale) + 1);
-    return (struct expected){sum, roundings / (1 - roundings) * size + lost};
+    if (p->bias != CARAT_BIAS_NONE) {
+        long double bias = element_get(p->type_bias, extras->bias, index_of_bias(p, index, row, column));
+        value += bias;
+        size += fabsl(bias);
+    }
+    /* k roundings of the sum, and those of alpha, beta, and of adding the two; of the scales and the bias. */
+    int64_t terms = (p->type_a == CARAT_S8 ? 1 : p->k) + 4 + (p->bias != CARAT_BIAS_NONE) +
+                    (extras->scale_a != NULL) + (extras->scale_b != NULL);
+    long double roundings = (long double)terms * addition_error(p);
+    long double lost = (long double)terms * underflow(scalar_type) * (fabsl(scale) + 1);
+    struct expected sum = {value, roundings / (1 - roundings) * size + extra + lost};
+    struct expected result = through_activation(&sum, p->activation, scalar_type);
+    if (extras->scale_d) {
+        long double scale_d = *extras->scale_d;
+        result.value *= scale_d;
+        result.bound = fabsl(scale_d) * result.bound + unit_roundoff(scalar_type) * fabsl(result.value) +
+                       underflow(scalar_type);
+    }
+    return result;
+}
+
+/* ---- Comparing ---- */
+
+/* The element of D that a number becomes. */
+static long double rounded_to(carat_type type, long double x)
+{
+    if (type == CARAT_S8) {
+        return isnan(x) ? 0 : fminl(fmaxl(nearbyintl(x), -128), 127);
+    }
+    uint64_t element[1];
+    element_set(type, element, 0, x);
+    return element_get(type, element, 0);
 }
 
 bool expected_holds(const struct expected *expected, carat_type type, const void *d, int64_t index)
@@ -181,22 +344,18 @@ bool expected_holds(const struct expected *expected, carat_type type, const void
         return ((const uint32_t *)d)[index] == (uint32_t)expected->value;
     }
     long double got = element_get(type, d, index);
-    if (isnan(expected->value)) {
-        return isnan(got);
-    }
-    if (isinf(expected->value)) {
-        return got == expected->value;
+    if (isnan(expected->value) || isinf(expected->value)) {
+        long double want = rounded_to(type, expected->value);
+        return isnan(want) ? isnan(got) : got == want;
     }
     /* Rounding is monotone: D lies between the rounded ends. One more float covers rounding twice. */
     long double ends[2];
     for (int i = 0; i < 2; i++) {
         long double end = expected->value + (i == 0 ? -1 : 1) * expected->bound;
-        uint64_t rounded[1];
-        if (type == CARAT_F16 || type == CARAT_BF16) {
+        if (carat_type_size(type) <= 2 && type != CARAT_S8) {
             end = nextafterf((float)end, i == 0 ? -INFINITY : INFINITY);
         }
-        element_set(type, rounded, 0, end);
-        ends[i] = element_get(type, rounded, 0);
+        ends[i] = rounded_to(type, end);
     }
     return ends[0] <= got && got <= ends[1];
 }

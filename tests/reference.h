@@ -3,7 +3,7 @@
  *
  * Floating types are summed in long double, whose own error is far below the bound that is granted;
  * integers wrap modulo 2^32. Plain loops over any layout: nothing here is shared with the library but the
- * conversions of f16 and bf16, which have tests of their own.
+ * conversions of the small floats, which have tests of their own.
  */
 #ifndef CARAT_TESTS_REFERENCE_H
 #define CARAT_TESTS_REFERENCE_H
@@ -54,11 +54,12 @@ int64_t packed_ld(carat_order order, int64_t rows, int64_t columns);
 
 /*
  * Element (row, column) of D of one problem of the batch; leading dimensions must be filled in. A and
- * B are not read where alpha is 0, nor C where beta is.
+ * B are not read where alpha is 0, nor C where beta is. extras gives the bias and the scales, in host memory; NULL
+ * where there are none.
  */
 struct expected reference_gemm(const carat_gemm_problem *problem, const void *alpha, const void *a,
-                               const void *b, const void *beta, const void *c, int64_t index, int64_t row,
-                               int64_t column);
+                               const void *b, const void *beta, const void *c, const carat_run *extras,
+                               int64_t index, int64_t row, int64_t column);
 
 /* Whether an element of D is within the bound. */
 bool expected_holds(const struct expected *expected, carat_type type, const void *d, int64_t index);

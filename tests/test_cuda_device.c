@@ -427,13 +427,15 @@ static void check_packed_product(carat_context *carat, const carat_gemm_problem 
     struct placed p = {device_copy(carat, a, (size_t)count_a * size, NULL),
                        device_copy(carat, b, (size_t)count_b * size, NULL),
                        device_memory(carat, (size_t)count_d * size)};
-    struct operands operands = {&alpha, p.a, p.b, &beta, NULL, p.d};
-    carat_run run = {NULL, device_memory(carat, plan.workspace_bytes), plan.workspace_bytes};
+    struct operands operands = {.alpha = &alpha, .a = p.a, .b = p.b, .beta = &beta, .d = p.d};
+    carat_run run = {.workspace = device_memory(carat, plan.workspace_bytes),
+                     .workspace_bytes = plan.workspace_bytes};
     assert_ok(device->functions->gemm(device, &plan, &operands, &run));
     for (int64_t batch = 0; batch < described->batch; ++batch) {
         for (int64_t j = 0; j < described->n; ++j) {
             for (int64_t i = 0; i < described->m; ++i) {
-                struct expected expected = reference_gemm(described, &alpha, a, b, &beta, NULL, batch, i, j);
+                struct expected expected =
+                    reference_gemm(described, &alpha, a, b, &beta, NULL, NULL, batch, i, j);
                 element_set(type, d, batch * described->stride_d + i + j * described->m, expected.value);
             }
         }

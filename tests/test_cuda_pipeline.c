@@ -241,7 +241,7 @@ static void product_check(struct product *product)
             for (int64_t column = 0; column < p->n; ++column) {
                 struct expected expected =
                     reference_gemm(p, &product->alpha_bits, content(&product->a), content(&product->b),
-                                   &product->beta_bits, content_before(&product->c), index, row, column);
+                                   &product->beta_bits, content_before(&product->c), NULL, index, row, column);
                 int64_t at = index * p->stride_d + element_index(p->order, row, column, p->ldd);
                 if (!expected_holds(&expected, p->type_cd, content(d), at)) {
                     fail_msg("D(%" PRId64 ", %" PRId64 ") of problem %" PRId64 " of %" PRId64

@@ -139,7 +139,7 @@ struct call {
 
 static void run(const struct shape *x, const struct call *call)
 {
-    carat_run how = {NULL, NULL, 0};
+    carat_run how = {.stream = NULL};
     if (x->on_stream) {
         assert_ok(carat_stream_create(context, &how.stream));
     }

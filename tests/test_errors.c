@@ -239,7 +239,7 @@ static void wrong_products_write_nothing(void **state)
     carat_gemm_problem p = carat_gemm_describe(CARAT_F32, 3, 3, 3);
     carat_gemm_problem wrong = p;
     wrong.ldb = 2;
-    carat_run run = {NULL, (void *)(uintptr_t)8, 1000};
+    carat_run run = {.workspace = (void *)(uintptr_t)8, .workspace_bytes = 1000};
 
     assert_invalid(carat_gemm(NULL, &p, &one, a, a, &zero, NULL, d, NULL), "context is NULL");
     assert_invalid(carat_gemm(context, NULL, &one, a, a, &zero, NULL, d, NULL), "problem is NULL");
@@ -397,7 +397,7 @@ static void wrong_scale_adds_write_nothing(void **state)
                    "overlaps a");
     assert_invalid(carat_scale_add(context, order, CARAT_F32, INT64_MAX, 3, &one, a, 3, &one, b, 3, NULL),
                    "A is too large");
-    carat_run run = {NULL, (void *)(uintptr_t)1, 0};
+    carat_run run = {.workspace = (void *)(uintptr_t)1};
     assert_invalid(carat_scale_add(context, order, CARAT_F32, 2, 3, &one, a, 3, &one, b, 3, &run),
                    "256-byte");
     assert_memory_equal(b, before, sizeof(b));

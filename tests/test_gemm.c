@@ -171,7 +171,7 @@ static void poison(const struct guarded *g, carat_type type)
 static carat_status run_case(const struct gemm_case *x, const void *alpha, const void *a, const void *b,
                              const void *beta, const void *c, void *d)
 {
-    carat_run run = {NULL, NULL, 0};
+    carat_run run = {.stream = NULL};
     if (x->on_stream) {
         assert_ok(carat_stream_create(context, &run.stream));
     }
@@ -239,7 +239,7 @@ static void check_case(const struct gemm_case *x, const struct matrices *m)
             for (int64_t i = 0; i < p->m; i++) {
                 struct expected expected =
                     reference_gemm(p, x->alpha.bytes, guarded_content(&m->a), guarded_content(&m->b),
-                                   x->beta.bytes, before, index, i, j);
+                                   x->beta.bytes, before, NULL, index, i, j);
                 int64_t place = index * p->stride_d + element_index(p->order, i, j, p->ldd);
                 if (!expected_holds(&expected, p->type_cd, d, place)) {
                     describe_case(x);
@@ -592,6 +592,8 @@ static carat_status classic(carat_type type, const carat_gemm_problem *p, const 
     case CARAT_S8:
         return carat_gemm_s8(context, p->order, p->op_a, p->op_b, p->m, p->n, p->k, alpha_s32, a, p->lda, b,
                              p->ldb, beta_s32, c, p->ldd);
+    default:
+        break;
     }
     return CARAT_UNSUPPORTED;
 }

@@ -22,6 +22,8 @@
         }                                                                                                    \
     } while (0)
 
+static const carat_run no_run;
+
 static void description_fills_every_field(void **state)
 {
     (void)state;
@@ -78,8 +80,7 @@ static void every_wrong_field_is_named(void **state)
         {FIELD(accuracy), 2, CARAT_INVALID_ARGUMENT, "accuracy is 2, which is no carat_accuracy"},
         {FIELD(type_cd), CARAT_F64, CARAT_UNSUPPORTED,
          "type_cd is f64, but A and B of f32 give C and D of f32"},
-        {FIELD(type_a), CARAT_S8, CARAT_UNSUPPORTED,
-         "type_cd is f32, but A and B of s8 give C and D of s32"},
+        {FIELD(type_a), CARAT_S8, CARAT_UNSUPPORTED, "type_cd is f32, but A and B of s8 give C and D of s32"},
         {FIELD(m), -1, CARAT_INVALID_ARGUMENT, "m is -1"},
         {FIELD(n), -7, CARAT_INVALID_ARGUMENT, "n is -7"},
         {FIELD(k), INT64_MIN, CARAT_INVALID_ARGUMENT, "k is -9223372036854775808"},
@@ -223,14 +224,14 @@ static void canonical_form_computes_the_same(void **state)
         carat_gemm_problem q = description_of(&checked);
         struct operands operands;
         int32_t d[1000];
-        assert_int_equal(problem_operands(&checked, &one, a, b, &one, c, d, &operands), CARAT_OK);
+        assert_int_equal(problem_operands(&checked, &one, a, b, &one, c, d, &no_run, &operands), CARAT_OK);
         int64_t row = random_between(&random, 0, p.m - 1);
         int64_t column = random_between(&random, 0, p.n - 1);
-        struct expected x = reference_gemm(&p, &one, a, b, &one, c, 1, row, column);
+        struct expected x = reference_gemm(&p, &one, a, b, &one, c, NULL, 1, row, column);
         int64_t row_of_q = checked.swapped ? column : row;
         int64_t column_of_q = checked.swapped ? row : column;
-        struct expected y =
-            reference_gemm(&q, &one, operands.a, operands.b, &one, operands.c, 1, row_of_q, column_of_q);
+        struct expected y = reference_gemm(&q, &one, operands.a, operands.b, &one, operands.c, NULL, 1,
+                                           row_of_q, column_of_q);
         assert_true(x.value == y.value);
         assert_int_equal(element_index(p.order, row, column, p.ldd) + p.stride_d,
                          element_index(CARAT_COLUMN_MAJOR, row_of_q, column_of_q, q.ldd) + q.stride_d);
@@ -369,36 +370,37 @@ static void wrong_pointers_are_named(void **state)
         struct problem checked;
         struct operands operands;
         assert_int_equal(problem_check(&p, &checked), CARAT_OK);
-        assert_refused(problem_operands(&checked, NULL, a, b, &one, c, d, &operands), CARAT_INVALID_ARGUMENT,
-                       "alpha is NULL");
-        assert_refused(problem_operands(&checked, &one, a, b, NULL, c, d, &operands), CARAT_INVALID_ARGUMENT,
-                       "beta is NULL");
-        assert_refused(problem_operands(&checked, &one, NULL, b, &one, c, d, &operands),
+        assert_refused(problem_operands(&checked, NULL, a, b, &one, c, d, &no_run, &operands),
+                       CARAT_INVALID_ARGUMENT, "alpha is NULL");
+        assert_refused(problem_operands(&checked, &one, a, b, NULL, c, d, &no_run, &operands),
+                       CARAT_INVALID_ARGUMENT, "beta is NULL");
+        assert_refused(problem_operands(&checked, &one, NULL, b, &one, c, d, &no_run, &operands),
                        CARAT_INVALID_ARGUMENT, "a is NULL");
-        assert_refused(problem_operands(&checked, &one, a, NULL, &one, c, d, &operands),
+        assert_refused(problem_operands(&checked, &one, a, NULL, &one, c, d, &no_run, &operands),
                        CARAT_INVALID_ARGUMENT, "b is NULL");
-        assert_refused(problem_operands(&checked, &one, a, b, &one, c, NULL, &operands),
+        assert_refused(problem_operands(&checked, &one, a, b, &one, c, NULL, &no_run, &operands),
                        CARAT_INVALID_ARGUMENT, "d is NULL");
-        assert_refused(problem_operands(&checked, &one, d, b, &one, c, d, &operands), CARAT_INVALID_ARGUMENT,
-                       "overlaps a at");
-        assert_refused(problem_operands(&checked, &one, a, d + 19, &one, c, d, &operands),
+        assert_refused(problem_operands(&checked, &one, d, b, &one, c, d, &no_run, &operands),
+                       CARAT_INVALID_ARGUMENT, "overlaps a at");
+        assert_refused(problem_operands(&checked, &one, a, d + 19, &one, c, d, &no_run, &operands),
                        CARAT_INVALID_ARGUMENT, "overlaps b at");
-        assert_refused(problem_operands(&checked, &one, a, b, &one, d + 1, d, &operands),
+        assert_refused(problem_operands(&checked, &one, a, b, &one, d + 1, d, &no_run, &operands),
                        CARAT_INVALID_ARGUMENT, "overlaps c at");
-        assert_int_equal(problem_operands(&checked, &one, a, a, &one, d, d, &operands), CARAT_OK);
-        assert_int_equal(problem_operands(&checked, &one, d + 20, b, &one, NULL, d, &operands), CARAT_OK);
+        assert_int_equal(problem_operands(&checked, &one, a, a, &one, d, d, &no_run, &operands), CARAT_OK);
+        assert_int_equal(problem_operands(&checked, &one, d + 20, b, &one, NULL, d, &no_run, &operands),
+                         CARAT_OK);
 
         p.ldd = 8;
         assert_int_equal(problem_check(&p, &checked), CARAT_OK);
-        assert_refused(problem_operands(&checked, &one, a, b, &one, d, d, &operands), CARAT_INVALID_ARGUMENT,
-                       row_major ? "ldc is 5 and ldd is 8" : "ldc is 4 and ldd is 8");
+        assert_refused(problem_operands(&checked, &one, a, b, &one, d, d, &no_run, &operands),
+                       CARAT_INVALID_ARGUMENT, row_major ? "ldc is 5 and ldd is 8" : "ldc is 4 and ldd is 8");
         p.ldd = 0;
         p.batch = 2;
         p.stride_c = 21;
         p.stride_d = 20;
         assert_int_equal(problem_check(&p, &checked), CARAT_OK);
-        assert_refused(problem_operands(&checked, &one, a, b, &one, d, d, &operands), CARAT_INVALID_ARGUMENT,
-                       "stride_c is 21 and stride_d is 20");
+        assert_refused(problem_operands(&checked, &one, a, b, &one, d, d, &no_run, &operands),
+                       CARAT_INVALID_ARGUMENT, "stride_c is 21 and stride_d is 20");
     }
 }
 
@@ -414,12 +416,12 @@ static void blocks_of_one_matrix_are_apart(void **state)
     struct operands operands;
     assert_int_equal(problem_check(&p, &checked), CARAT_OK);
     double *lower_right = matrix + 55;
-    assert_int_equal(
-        problem_operands(&checked, &one, matrix + 5, matrix + 50, &one, lower_right, lower_right, &operands),
-        CARAT_OK);
-    assert_refused(
-        problem_operands(&checked, &one, matrix + 5, matrix + 49, &one, matrix + 49, matrix + 53, &operands),
-        CARAT_INVALID_ARGUMENT, "overlaps b");
+    assert_int_equal(problem_operands(&checked, &one, matrix + 5, matrix + 50, &one, lower_right, lower_right,
+                                      &no_run, &operands),
+                     CARAT_OK);
+    assert_refused(problem_operands(&checked, &one, matrix + 5, matrix + 49, &one, matrix + 49, matrix + 53,
+                                    &no_run, &operands),
+                   CARAT_INVALID_ARGUMENT, "overlaps b");
 }
 
 int main(void)

@@ -266,7 +266,7 @@ static carat_status run_on(const struct product *x, const struct matrices *m, vo
         carat_status status = problem_check(&x->problem, &problem);
         if (status == CARAT_OK) {
             status = problem_operands(&problem, alpha, buffer_pointer(&m->a), buffer_pointer(&m->b), beta, c,
-                                      d, &operands);
+                                      d, &(carat_run){.stream = stream}, &operands);
         }
         return status == CARAT_OK ? cuda_gemm_with(device, x->row, &problem, &operands, stream) : status;
     }
@@ -313,7 +313,7 @@ static bool compare(const struct product *x, const struct matrices *m, char *why
                 int64_t row = position(i, rows, p->m, &random);
                 struct expected expected =
                     reference_gemm(p, buffer_picture(&m->alpha), buffer_picture(&m->a), buffer_picture(&m->b),
-                                   buffer_picture(&m->beta), buffer_picture(&m->d), index, row, column);
+                                   buffer_picture(&m->beta), buffer_picture(&m->d), NULL, index, row, column);
                 int64_t at = index * p->stride_d + element_index(p->order, row, column, p->ldd);
                 right = expected_holds(&expected, p->type_cd, d, at);
                 if (!right) {
