@@ -22,9 +22,10 @@
 
 /* Declares name, a pointer to type at the start of the block's dynamic shared memory. */
 #define DYNAMIC_SHARED(type, name)                                                                           \
-    extern __shared__ __align__(128) unsigned char dynamic_shared[];                                         \
+    extern __shared__ __align__(1024) unsigned char dynamic_shared[];                                         \
     type *name = (type *)dynamic_shared
 
+#include "../ptx/approximate.h"
 #include "../ptx/convert.h"
 #include "../ptx/copy_async.h"
 #include "../ptx/dot4.h"

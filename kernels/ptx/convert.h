@@ -1,4 +1,4 @@
-/* convert.h - f16 and bf16 to and from f32, round to nearest even (PTX ISA, section on cvt). */
+/* convert.h - f16, bf16 and 8-bit floats to and from f32, round to nearest even (PTX ISA, section on cvt). */
 #ifndef CARAT_PTX_CONVERT_H
 #define CARAT_PTX_CONVERT_H
 
@@ -35,5 +35,45 @@ static __device__ inline uint16_t bf16_from_f32(float value)
     return (uint16_t)((word + 0x7fffu + ((word >> 16) & 1u)) >> 16);
 #endif
 }
+
+/* Two in one instruction, the first in the lower half. */
+
+#if __CUDA_ARCH__ >= 800
+
+static __device__ inline uint32_t f16x2_from_f32(float low, float high)
+{
+    uint32_t bits;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(high), "f"(low));
+    return bits;
+}
+
+static __device__ inline uint32_t bf16x2_from_f32(float low, float high)
+{
+    uint32_t bits;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(high), "f"(low));
+    return bits;
+}
+
+#endif
+
+#if __CUDA_ARCH__ >= 890
+
+/* Saturating at +-448; NaN becomes 0x7f. */
+static __device__ inline uint16_t e4m3x2_from_f32(float low, float high)
+{
+    uint16_t bits;
+    asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(bits) : "f"(high), "f"(low));
+    return bits;
+}
+
+/* Exact. */
+static __device__ inline uint32_t f16x2_from_e4m3x2(uint16_t bits)
+{
+    uint32_t values;
+    asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(values) : "h"(bits));
+    return values;
+}
+
+#endif
 
 #endif

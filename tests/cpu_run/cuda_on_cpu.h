@@ -142,6 +142,9 @@ uint16_t f16_from_f32(float value);
 float f32_from_bf16(uint16_t bits);
 uint16_t bf16_from_f32(float value);
 
+static inline float exp2_approximate(float x) { return exp2f(x); }
+static inline float reciprocal_approximate(float x) { return 1 / x; }
+
 uint32_t dot4_s8(uint32_t x, uint32_t y, uint32_t sum);
 
 /*
