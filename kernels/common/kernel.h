@@ -29,6 +29,8 @@
 #include "../ptx/convert.h"
 #include "../ptx/copy_async.h"
 #include "../ptx/dot4.h"
+#include "../ptx/ldmatrix.h"
+#include "../ptx/mma.h"
 #include "../ptx/mma_f64.h"
 #endif
 
