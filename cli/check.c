@@ -3,7 +3,7 @@
  *
  * The sums are taken in double with the rounding error of every product and every addition carried along
  * (the compensated dot product of Ogita, Rump and Oishi, 2005), as good as twice double's precision, which is
- * what judging f64 takes. Integers are summed modulo 2^32.
+ * what judging f64 takes. Integers are summed modulo 2^32. What comes after the sums is done in long double.
  *
  *     rows of op(A)  ->  packed, a block of K at a time  \
  *                                                          sums (sampled rows x sampled columns)  ->  judge
@@ -44,28 +44,33 @@ struct lines {
     double *packed; /* count x K_BLOCK */
 };
 
+/* The numbers that D = scale_d act(product * sum + beta C + bias) is made with. */
 struct scalars {
-    double alpha;
+    double product; /* alpha scale_a scale_b */
     double beta;
+    double scale_d;
 };
 
-/* What the formats of D and of the sums can hold. */
+/* What the formats of D and of the sums can hold, and how D is rounded. */
 struct limits {
     double unit;           /* of the sums */
     double result_unit;    /* of D where it is narrower, else 0 */
-    double overflow;       /* D becomes infinite from here on */
+    double overflow;       /* D becomes infinite from here on, or stays at the largest where it saturates */
     double sum_overflow;   /* and the sums from here on */
-    double least_denormal; /* of D */
+    double least_denormal; /* of D; of integers the step */
     double sum_least_denormal;
+    double least; /* where D saturates: the least and the largest that it holds; else both infinite */
+    double largest;
 };
 
 static struct limits limits_of(carat_type type)
 {
     static const double f32_overflow = 0x1.ffffffp127;
-    struct limits limits = {0x1p-24, 0, f32_overflow, f32_overflow, 0x1p-149, 0x1p-149};
+    static const double none = (double)INFINITY;
+    struct limits limits = {0x1p-24, 0, f32_overflow, f32_overflow, 0x1p-149, 0x1p-149, -none, none};
     switch (type) {
     case CARAT_F64:
-        return (struct limits){0x1p-53, 0, (double)INFINITY, (double)INFINITY, 0x1p-1074, 0x1p-1074};
+        return (struct limits){0x1p-53, 0, none, none, 0x1p-1074, 0x1p-1074, -none, none};
     case CARAT_F16:
         limits.result_unit = 0x1p-11;
         limits.overflow = 65520;
@@ -76,10 +81,25 @@ static struct limits limits_of(carat_type type)
         limits.overflow = 0x1.ffp127;
         limits.least_denormal = 0x1p-133;
         return limits;
+    case CARAT_E4M3:
+        limits.result_unit = 0x1p-4;
+        limits.least_denormal = 0x1p-9;
+        limits.least = -448;
+        limits.largest = 448;
+        return limits;
+    case CARAT_S8:
+        limits.least_denormal = 1;
+        limits.least = INT8_MIN;
+        limits.largest = INT8_MAX;
+        return limits;
     default:
         return limits;
     }
 }
+
+static bool is_integer(carat_type type) { return type == CARAT_S8 || type == CARAT_S32; }
+
+static bool is_float8(carat_type type) { return type == CARAT_E4M3 || type == CARAT_E5M2; }
 
 /*
  * How many rounding units of the sums can add up. In the worst case one for each addition, in whatever order,
@@ -91,6 +111,76 @@ static double growth_of(double k, bool random)
     double worst = 1.0625 * k + 8;
     double likely = 8 * sqrt(k) + 8;
     return random ? fmin(worst, likely) : worst;
+}
+
+/*
+ * The share of |A||B| that operands rounded to tf32 lose: each is off by 2^-11 of itself at most. Of numbers of mean
+ * 0 the errors cancel; 3 is half as much again as the most that was seen over many, and truncation is beyond it.
+ */
+static double tf32_share(double k, bool random)
+{
+    double worst = 0x1p-10;
+    return random ? fmin(worst, 3 * 0x1p-10 / sqrt(fmax(k, 1))) : worst;
+}
+
+/*
+ * The share of |A||B| that the tensor unit's sums of 8-bit floats lose: an instruction aligns its 32 products and the
+ * sum so far to the largest of them and cuts what is below 13 bits of it. `run` terms are summed so at a time.
+ */
+static double float8_share(double k, double run, bool random)
+{
+    double worst = fmin(1, 33.0 / 32 * run * 0x1p-13);
+    double likely = (8 + sqrt(run) / 8) * 0x1p-13 / sqrt(fmax(k / run, 1));
+    return random ? fmin(worst, likely) : worst;
+}
+
+/* What the accuracy that was asked for gives up beside the rounding of its sums. */
+static double rough_share(const struct check_input *input, double k)
+{
+    enum { FLOAT8_RUN = 128 };
+    const carat_gemm_problem *problem = input->problem;
+    bool fast = problem->accuracy == CARAT_ACCURACY_FAST;
+    if (problem->type_a == CARAT_F32 && fast) {
+        return tf32_share(k, input->random);
+    }
+    if (is_float8(problem->type_a) && input->tensor_unit && problem->accuracy != CARAT_ACCURACY_STRICT) {
+        double run = fast ? k : fmin(k, FLOAT8_RUN);
+        return float8_share(k, fmax(run, 1), input->random);
+    }
+    return 0;
+}
+
+/* The steepest that an activation is; none makes a number larger. */
+static double slope_of(carat_activation activation)
+{
+    bool steep = activation == CARAT_ACTIVATION_GELU_TANH || activation == CARAT_ACTIVATION_GELU_ERF ||
+                 activation == CARAT_ACTIVATION_SILU;
+    return steep ? 1.13 : 1;
+}
+
+/* The roundings of an activation itself and of scale_d, in units of what goes in. */
+static double after_of(carat_activation activation)
+{
+    enum { ROUNDINGS = 8 };
+    return activation == CARAT_ACTIVATION_NONE ? 1 : ROUNDINGS;
+}
+
+static long double activate(carat_activation activation, long double x)
+{
+    static const long double root_2_over_pi = 0.797884560802865355879892119868763737L;
+    switch (activation) {
+    case CARAT_ACTIVATION_RELU:
+        return isnan(x) || x > 0 ? x : 0;
+    case CARAT_ACTIVATION_GELU_TANH:
+        return x / 2 * (1 + tanhl(root_2_over_pi * (x + 0.044715L * x * x * x)));
+    case CARAT_ACTIVATION_GELU_ERF:
+        return x / 2 * erfcl(-x / sqrtl(2));
+    case CARAT_ACTIVATION_SILU:
+        return x / (1 + expl(-x));
+    case CARAT_ACTIVATION_NONE:
+        break;
+    }
+    return x;
 }
 
 /* count numbers below length, in order: all of them, or one at random from each stretch, and both ends. */
@@ -188,84 +278,170 @@ static void add_wrapped(struct sum *sum, const double *x, const double *y, int64
     }
 }
 
-/* The reference of one entry, as an unevaluated high + low, and what it is measured by. */
+/* What D should be in one entry, as an unevaluated high + low, and how far off it may be before it is rounded. */
 struct reference {
     double high;
     double low;
-    double scale;
+    double scale;       /* what errors are measured by */
+    double allowed;     /* without the rounding to D's type */
+    double steps;       /* where numbers are so small that rounding errs by steps of fixed size */
+    bool sums_overflow; /* on the way to it, sums may leave the format's range */
 };
 
-static struct reference finish_reference(const struct sum *sum, struct scalars scalars, double c)
+/* How far the arithmetic of a problem may be off, see check.h. */
+struct tolerance {
+    struct limits limits;
+    double before; /* the activation: growth * u + rough */
+    double slope;
+    double after; /* few * u */
+    double terms; /* of a sum */
+};
+
+static struct tolerance tolerance_of(const struct check_input *input, double terms)
 {
-    double scaled = scalars.alpha * sum->high;
-    double scaled_error = fma(scalars.alpha, sum->high, -scaled) + scalars.alpha * sum->low;
+    const carat_gemm_problem *problem = input->problem;
+    struct tolerance tolerance = {.limits = limits_of(problem->type_cd)};
+    double unit = tolerance.limits.unit;
+    tolerance.terms = terms;
+    /* Sums of integers are exact. */
+    tolerance.before =
+        growth_of(is_integer(problem->type_a) ? 0 : terms, input->random) * unit + rough_share(input, terms);
+    tolerance.slope = slope_of(problem->activation);
+    tolerance.after = problem->activation == CARAT_ACTIVATION_NONE && input->scale_d == 1
+                          ? 0
+                          : after_of(problem->activation) * unit;
+    return tolerance;
+}
+
+/* x = product * sum + beta C + bias, with its error carried along. */
+static struct reference finish_sum(const struct sum *sum, struct scalars scalars, double c, double bias)
+{
+    double scaled = scalars.product * sum->high;
+    double scaled_error = fma(scalars.product, sum->high, -scaled) + scalars.product * sum->low;
     double kept = scalars.beta == 0 ? 0 : scalars.beta * c;
     double kept_error = scalars.beta == 0 ? 0 : fma(scalars.beta, c, -kept);
-    double high = scaled + kept;
-    double added = high - scaled;
-    double low = (scaled - (high - added)) + (kept - added) + scaled_error + kept_error;
-    double scale = fabs(scalars.alpha) * sum->magnitude + fabs(kept);
+    double both = scaled + kept;
+    double added = both - scaled;
+    double low = (scaled - (both - added)) + (kept - added) + scaled_error + kept_error;
+    double high = both + bias;
+    added = high - both;
+    low += (both - (high - added)) + (bias - added);
+    double scale = fabs(scalars.product) * sum->magnitude + fabs(kept) + fabs(bias);
     /* Infinities and NaN make errors that are NaN, and need none. */
-    return (struct reference){high, isfinite(high) ? low : 0, scale};
+    return (struct reference){.high = high, .low = isfinite(high) ? low : 0, .scale = scale};
+}
+
+static struct reference finish_reference(const struct check_input *input, const struct tolerance *tolerance,
+                                         const struct sum *sum, struct scalars scalars, double c, double bias)
+{
+    const struct limits *limits = &tolerance->limits;
+    struct reference reference = finish_sum(sum, scalars, c, bias);
+    double factor = fabs(scalars.scale_d);
+    double size = fabs(reference.high);
+    reference.sums_overflow =
+        reference.scale >= limits->sum_overflow || sum->magnitude >= limits->sum_overflow;
+    reference.allowed =
+        factor * (tolerance->slope * tolerance->before * reference.scale + tolerance->after * size);
+    reference.steps =
+        0.5 * limits->least_denormal +
+        factor * (fabs(scalars.product) * (tolerance->terms + 1) + 4) * limits->sum_least_denormal;
+    if (input->problem->activation != CARAT_ACTIVATION_NONE || scalars.scale_d != 1) {
+        long double x = (long double)reference.high + (long double)reference.low;
+        long double y = (long double)scalars.scale_d * activate(input->problem->activation, x);
+        reference.high = (double)y;
+        reference.low = isfinite(reference.high) ? (double)(y - (long double)reference.high) : 0;
+    }
+    reference.scale *= factor;
+    return reference;
+}
+
+/* What D holds of a number. */
+static double saturate(const struct limits *limits, double value)
+{
+    return isnan(value) ? value : fmin(fmax(value, limits->least), limits->largest);
 }
 
 /* How far off one entry is, over its scale; *right says whether it may be. */
-static double judge_entry(double value, const struct reference *reference, double growth, double terms,
-                          double alpha, const struct limits *limits, double magnitude, bool *right)
+static double judge_entry(carat_type type, double value, const struct reference *reference,
+                          const struct limits *limits, bool *right)
 {
-    double total = reference->high + reference->low;
-    double allowed = growth * limits->unit * reference->scale;
+    double total = saturate(limits, reference->high + reference->low);
+    if (isnan(total) && is_integer(type)) {
+        *right = value == 0;
+        return fabs(value);
+    }
     if (!isfinite(value) || !isfinite(total)) {
         bool same = isnan(total) ? isnan(value) : value == total;
         /* Where the sums, or the result, leave the format's range, infinity (and NaN after it) is right. */
         bool overflown = !isfinite(value) && isfinite(total) &&
-                         (fabs(total) + allowed >= limits->overflow ||
-                          reference->scale >= limits->sum_overflow || magnitude >= limits->sum_overflow);
+                         (fabs(total) + reference->allowed >= limits->overflow || reference->sums_overflow);
         *right = same || overflown;
         return *right ? 0 : (double)INFINITY;
     }
-    double off = fabs((value - reference->high) - reference->low);
-    /* Below the formats' least numbers rounding errs by steps of fixed size. */
-    double steps = 0.5 * limits->least_denormal + fabs(alpha) * (terms + 1) * limits->sum_least_denormal;
-    *right = off <= allowed + limits->result_unit * (fabs(total) + allowed) + steps;
-    return off <= steps ? 0 : (off - steps) / reference->scale;
+    /* An infinite sum saturates too. */
+    if (reference->sums_overflow && (value == limits->least || value == limits->largest)) {
+        *right = true;
+        return 0;
+    }
+    bool saturated = total != reference->high + reference->low;
+    double off = saturated ? fabs(value - total) : fabs((value - reference->high) - reference->low);
+    double rounding = limits->result_unit * (fabs(total) + reference->allowed);
+    *right = off <= reference->allowed + rounding + reference->steps;
+    return off <= reference->steps ? 0 : (off - reference->steps) / reference->scale;
 }
 
-static double scalar_value(carat_type type, const void *scalar)
+static double scalar_value(carat_type type_cd, const void *scalar)
 {
-    return element_value(carat_scalar_type(type), scalar, 0);
+    return element_value(carat_scalar_type(type_cd), scalar, 0);
 }
 
-static void judge(const carat_gemm_problem *problem, struct scalars scalars, const void *c, const void *d,
-                  bool random, const struct sum *sums, const struct lines *rows, const struct lines *columns,
-                  struct check *check)
+/* D where it is s32: everything modulo 2^32. */
+static double wrapped_result(const struct check_input *input, const struct sum *sum, struct scalars scalars,
+                             double c, double bias)
 {
+    uint32_t total = wrap(scalars.product) * sum->wrapped + wrap(scalars.beta) * wrap(c) + wrap(bias);
+    double result = (double)(int32_t)total;
+    return input->problem->activation == CARAT_ACTIVATION_RELU ? fmax(result, 0) : result;
+}
+
+static double bias_at(const struct check_input *input, int64_t row, int64_t column)
+{
+    const carat_gemm_problem *problem = input->problem;
+    return problem->bias == CARAT_BIAS_NONE
+               ? 0
+               : element_value(problem->type_bias, input->bias,
+                               problem->bias == CARAT_BIAS_PER_ROW ? row : column);
+}
+
+static void judge(const struct check_input *input, struct scalars scalars, const struct sum *sums,
+                  const struct lines *rows, const struct lines *columns, struct check *check)
+{
+    const carat_gemm_problem *problem = input->problem;
     bool column_major = problem->order == CARAT_COLUMN_MAJOR;
     int64_t ldc = problem->ldc, ldd = problem->ldd;
-    double terms = scalars.alpha == 0 ? 0 : (double)problem->k;
-    double growth = growth_of(terms, random);
-    struct limits limits = limits_of(problem->type_cd);
+    struct tolerance tolerance = tolerance_of(input, scalars.product == 0 ? 0 : (double)problem->k);
     double worst = -1;
-    check->bound = check->exact ? 0 : growth * limits.unit + limits.result_unit;
+    check->bound = check->exact
+                       ? 0
+                       : tolerance.slope * tolerance.before + tolerance.after + tolerance.limits.result_unit;
     for (int64_t s = 0; s < rows->count * columns->count; s++) {
         int64_t i = rows->samples[s / columns->count];
         int64_t j = columns->samples[s % columns->count];
-        double value = element_value(problem->type_cd, d, column_major ? i + j * ldd : i * ldd + j);
-        double old = scalars.beta == 0
-                         ? 0
-                         : element_value(problem->type_cd, c, column_major ? i + j * ldc : i * ldc + j);
+        double value = element_value(problem->type_cd, input->d, column_major ? i + j * ldd : i * ldd + j);
+        double c = scalars.beta == 0
+                       ? 0
+                       : element_value(problem->type_cd, input->c, column_major ? i + j * ldc : i * ldc + j);
+        double bias = bias_at(input, i, j);
         double off, wanted;
         bool right;
         if (check->exact) {
-            uint32_t sum = wrap(scalars.alpha) * sums[s].wrapped + wrap(scalars.beta) * wrap(old);
-            wanted = (double)(int32_t)sum;
+            wanted = wrapped_result(input, &sums[s], scalars, c, bias);
             right = value == wanted;
             off = fabs(value - wanted);
         } else {
-            struct reference reference = finish_reference(&sums[s], scalars, old);
-            wanted = reference.high + reference.low;
-            off = judge_entry(value, &reference, growth, terms, scalars.alpha, &limits, sums[s].magnitude,
-                              &right);
+            struct reference reference = finish_reference(input, &tolerance, &sums[s], scalars, c, bias);
+            wanted = saturate(&tolerance.limits, reference.high + reference.low);
+            off = judge_entry(problem->type_cd, value, &reference, &tolerance.limits, &right);
             check->error = fmax(check->error, off);
         }
         check->wrong += !right;
@@ -282,36 +458,53 @@ static void judge(const carat_gemm_problem *problem, struct scalars scalars, con
     check->pass = check->wrong == 0;
 }
 
-bool check_gemm(const carat_gemm_problem *problem, const void *alpha, const void *a, const void *b,
-                const void *beta, const void *c, const void *d, bool random, struct check *check)
+/* Sums of integers as exact numbers: s32 holds them modulo 2^32. */
+static void take_wrapped(struct sum *sums, int64_t count)
 {
-    bool exact = problem->type_cd == CARAT_S32;
-    *check = (struct check){.pass = true, .exact = exact};
+    for (int64_t s = 0; s < count; s++) {
+        sums[s].high = (double)(int32_t)sums[s].wrapped;
+        sums[s].magnitude = fabs(sums[s].high);
+    }
+}
+
+bool check_gemm(const struct check_input *input, struct check *check)
+{
+    const carat_gemm_problem *problem = input->problem;
+    bool integers = is_integer(problem->type_a);
+    *check = (struct check){.pass = true, .exact = problem->type_cd == CARAT_S32};
     if (problem->m == 0 || problem->n == 0) {
         return true;
     }
     choose_counts(problem, &check->rows, &check->columns);
-    carat_type type = problem->type_a;
-    struct scalars scalars = {scalar_value(type, alpha), scalar_value(type, beta)};
-    struct lines rows =
-        make_lines(type, a, problem->order, problem->op_a == CARAT_NO_TRANSPOSE, problem->lda, check->rows);
-    struct lines columns =
-        make_lines(type, b, problem->order, problem->op_b == CARAT_TRANSPOSE, problem->ldb, check->columns);
-    struct sum *sums = (struct sum *)calloc((size_t)(check->rows * check->columns), sizeof(*sums));
+    double alpha = scalar_value(problem->type_cd, input->alpha);
+    struct scalars scalars = {
+        .product = alpha * input->scale_a * input->scale_b,
+        .beta = scalar_value(problem->type_cd, input->beta),
+        .scale_d = input->scale_d,
+    };
+    struct lines rows = make_lines(problem->type_a, input->a, problem->order,
+                                   problem->op_a == CARAT_NO_TRANSPOSE, problem->lda, check->rows);
+    struct lines columns = make_lines(problem->type_b, input->b, problem->order,
+                                      problem->op_b == CARAT_TRANSPOSE, problem->ldb, check->columns);
+    int64_t entries = check->rows * check->columns;
+    struct sum *sums = (struct sum *)calloc((size_t)entries, sizeof(*sums));
     bool ready = sums && allocate_lines(&rows, problem->m) && allocate_lines(&columns, problem->n);
-    int64_t k = scalars.alpha == 0 ? 0 : problem->k;
+    int64_t k = alpha == 0 ? 0 : problem->k;
     for (int64_t p = 0; ready && p < k; p += K_BLOCK) {
         int64_t count = least(K_BLOCK, k - p);
         pack(&rows, p, count);
         pack(&columns, p, count);
-        for (int64_t s = 0; s < check->rows * check->columns; s++) {
+        for (int64_t s = 0; s < entries; s++) {
             const double *x = rows.packed + s / check->columns * K_BLOCK;
             const double *y = columns.packed + s % check->columns * K_BLOCK;
-            (exact ? add_wrapped : add_products)(&sums[s], x, y, count);
+            (integers ? add_wrapped : add_products)(&sums[s], x, y, count);
         }
     }
     if (ready) {
-        judge(problem, scalars, c, d, random, sums, &rows, &columns, check);
+        if (integers) {
+            take_wrapped(sums, entries);
+        }
+        judge(input, scalars, sums, &rows, &columns, check);
     }
     free_lines(&rows);
     free_lines(&columns);

@@ -10,16 +10,40 @@
 
 #include "carat/carat.h"
 
+/* One computed problem (batch 1, leading dimensions filled in), all of it in host memory. */
+struct check_input {
+    const carat_gemm_problem *problem;
+    const void *alpha; /* as for carat_gemm, and so on */
+    const void *a;
+    const void *b;
+    const void *beta;
+    const void *c;
+    const void *d;
+    const void *bias; /* NULL where the problem has none */
+    double scale_a;   /* 1 where none was given */
+    double scale_b;
+    double scale_d;
+    /* The input was drawn with mean 0: errors then grow as the square root of k and not as k. */
+    bool random;
+    /* A tensor unit may have summed: the sums of 8-bit floats then have fewer bits than f32. */
+    bool tensor_unit;
+};
+
 /*
- * An entry is right when |d - ref| <= growth * u * scale + u_d * |ref|, where scale is that entry of
- * |alpha||A||B| + |beta||C|, u the rounding unit of the sums, u_d that of D where it is narrower, and growth
- * how many roundings can add up. Integers have no rounding: they are right when equal.
+ * With x = alpha scale_a scale_b op(A) op(B) + beta C + bias, an entry of D = scale_d act(x) is right when
+ *
+ *     |d - ref| <= (slope * (growth * u + rough) + few * u) * scale + u_d * |ref|
+ *
+ * where scale is that entry of |scale_d| (|alpha scale_a scale_b| |A||B| + |beta C| + |bias|), u the rounding unit
+ * of the sums, u_d that of D where it is narrower, growth how many roundings can add up, rough what tf32
+ * and the tensor unit's own sums of 8-bit floats lose, and slope the steepest of the activation. Sums of integers
+ * have no rounding: D of s32 is right when equal.
  */
 struct check {
     bool pass;         /* no entry is wrong */
-    bool exact;        /* integers: error and bound are 0 and mean nothing */
+    bool exact;        /* D is s32: error and bound are 0 and mean nothing */
     double error;      /* max |d - ref| / scale */
-    double bound;      /* growth * u + u_d */
+    double bound;      /* what it may be */
     int64_t rows;      /* sampled, of m */
     int64_t columns;   /* sampled, of n */
     int64_t wrong;     /* entries among the sampled ones */
@@ -29,12 +53,7 @@ struct check {
     double worst_reference;
 };
 
-/*
- * Checks one problem (batch 1, leading dimensions filled in) whose matrices are in host memory; alpha and
- * beta as for carat_gemm, in host memory. random says that the input was drawn with mean 0: rounding errors
- * then grow as the square root of k and not as k, which makes the bound tighter. False where memory ran out.
- */
-bool check_gemm(const carat_gemm_problem *problem, const void *alpha, const void *a, const void *b,
-                const void *beta, const void *c, const void *d, bool random, struct check *check);
+/* Checks a product. False where memory ran out. */
+bool check_gemm(const struct check_input *input, struct check *check);
 
 #endif

@@ -28,8 +28,23 @@ static const char command[] = "gemm";
 enum { LEAST_RUNS = 3, MOST_RUNS = 1000 };
 static const double TIME_BUDGET = 0.5;
 
-enum { MATRIX_A, MATRIX_B, MATRIX_C, MATRIX_D, MATRIX_COUNT };
-static const char *const matrix_names[MATRIX_COUNT] = {"A", "B", "C", "D"};
+/* What goes in, then what comes out. The bias is a matrix of one column. */
+enum { MATRIX_A, MATRIX_B, MATRIX_C, MATRIX_BIAS, INPUT_COUNT, MATRIX_D = INPUT_COUNT, MATRIX_COUNT };
+static const char *const matrix_names[MATRIX_COUNT] = {"A", "B", "C", "bias", "D"};
+
+static const char *const accuracy_words[] = {"", ", strict", ", fast"};
+
+static const char type_words[] = "f32, f64, f16, bf16, s32, s8, e4m3 or e5m2";
+
+/* A type that the command line may leave to others. */
+struct type_choice {
+    carat_type type;
+    bool given;
+};
+
+/* The scales of A, B and D, in this order. */
+enum { SCALE_COUNT = 3 };
+static const char *const scale_options[SCALE_COUNT] = {"--scale-a", "--scale-b", "--scale-d"};
 
 /* What the command line asks for. */
 struct request {
@@ -38,8 +53,10 @@ struct request {
     int64_t m;
     int64_t n;
     int64_t k;
-    carat_type type;
-    bool type_given;
+    struct type_choice type;
+    struct type_choice type_b;
+    struct type_choice type_d;
+    struct type_choice type_bias;
     int family;
     int64_t seed;
     bool trans_a;
@@ -50,6 +67,10 @@ struct request {
     carat_device_kind device_kind;
     int device_index;
     int accuracy;
+    int bias; /* a carat_bias */
+    int activation;
+    double scales[SCALE_COUNT];
+    bool scale_given[SCALE_COUNT];
     int64_t repeat; /* 0: choose */
     bool check;
 };
@@ -63,7 +84,7 @@ struct work {
     carat_gemm_problem problem;
     double alpha; /* holds a scalar of whatever type, in its first bytes */
     double beta;
-    bool uses_c;
+    float scales[SCALE_COUNT];
     carat_plan *plan;
 };
 
@@ -76,7 +97,9 @@ struct timing {
 
 /* ---- The command line ------------------------------------------------------------------------------- */
 
-static bool is_integer(carat_type type) { return carat_scalar_type(type) == CARAT_S32; }
+static bool is_integer(carat_type type) { return type == CARAT_S8 || type == CARAT_S32; }
+
+static bool is_float8(carat_type type) { return type == CARAT_E4M3 || type == CARAT_E5M2; }
 
 /* What stands on the line and needs a second look. */
 struct line {
@@ -84,6 +107,10 @@ struct line {
     int file_count;
     const char *device;
     const char *type;
+    const char *type_b;
+    const char *type_d;
+    const char *type_bias;
+    bool accuracy_given;
     bool m_given;
     bool n_given;
     bool k_given;
@@ -105,9 +132,14 @@ static bool parse_line(int argc, char **argv, struct request *request, struct li
          &line->beta_given},
         {"--c", 0, OPTION_TEXT, &request->paths[MATRIX_C], "FILE", "the .npy file of C", NULL, NULL},
         {"--type", 0, OPTION_TEXT, &line->type, "TYPE",
-         "f32, f64, f16, bf16, s32 or s8: of generated input (f32); of files,\n"
-         "bf16 says that their u2 elements are bf16",
+         "f32, f64, f16, bf16, s32, s8, e4m3 or e5m2: of generated input\n"
+         "(f32); of files, bf16 says that their u2 elements are bf16, e4m3\n"
+         "and e5m2 say so of u1; tf32 is f32 with --accuracy fast",
          NULL, NULL},
+        {"--type-b", 0, OPTION_TEXT, &line->type_b, "TYPE",
+         "of B, where it is the other 8-bit float (that of A)", NULL, NULL},
+        {"--type-d", 0, OPTION_TEXT, &line->type_d, "TYPE",
+         "of C and D (that of A; s32 for s8, bf16 for 8-bit floats)", NULL, NULL},
         {"--m", 0, OPTION_COUNT, &request->m, "M", "generate the input: rows of D", NULL, &line->m_given},
         {"--n", 0, OPTION_COUNT, &request->n, "N", "columns of D (M)", NULL, &line->n_given},
         {"--k", 0, OPTION_COUNT, &request->k, "K", "length of the sums (M)", NULL, &line->k_given},
@@ -121,8 +153,24 @@ static bool parse_line(int argc, char **argv, struct request *request, struct li
          "of C, or of A and B where they agree, or C",
          "fortran|c", NULL},
         {"--device", 0, OPTION_TEXT, &line->device, "DEVICE", "auto, cpu, cuda or cuda:N (auto)", NULL, NULL},
-        {"--accuracy", 0, OPTION_CHOICE, &request->accuracy, NULL, "how the sums are computed",
-         "default|strict", NULL},
+        {"--accuracy", 0, OPTION_CHOICE, &request->accuracy, NULL,
+         "how the sums are computed; fast rounds f32 to tf32, and leaves the\n"
+         "sums of 8-bit floats to the tensor unit alone",
+         "default|strict|fast", &line->accuracy_given},
+        {"--bias", 0, OPTION_CHOICE, &request->bias, NULL, "add a number to each row of D, or to each column",
+         "none|row|column", NULL},
+        {"--bias-file", 0, OPTION_TEXT, &request->paths[MATRIX_BIAS], "FILE",
+         "the .npy file of these numbers; with --m they are drawn", NULL, NULL},
+        {"--bias-type", 0, OPTION_TEXT, &line->type_bias, "TYPE",
+         "of these numbers: that of the sums, f16 or bf16 (that of the sums)", NULL, NULL},
+        {"--activation", 0, OPTION_CHOICE, &request->activation, NULL,
+         "what each element of D goes through in the end (gelu is gelu-erf)",
+         "none|relu|gelu-tanh|gelu-erf|silu|gelu", NULL},
+        {"--scale-a", 0, OPTION_REAL, &request->scales[0], "X",
+         "of A, where A and B are 8-bit and D is not s32 (1)", NULL, &request->scale_given[0]},
+        {"--scale-b", 0, OPTION_REAL, &request->scales[1], "X", "of B (1)", NULL, &request->scale_given[1]},
+        {"--scale-d", 0, OPTION_REAL, &request->scales[2], "X", "of D, after the activation (1)", NULL,
+         &request->scale_given[2]},
         {"--repeat", 0, OPTION_COUNT, &request->repeat, "R",
          "time this many runs (what fits in half a second, 3 to 1000)", NULL, &line->repeat_given},
         {"--check", 0, OPTION_FLAG, &request->check, NULL,
@@ -132,15 +180,17 @@ static bool parse_line(int argc, char **argv, struct request *request, struct li
     };
     const struct usage usage = {
         "carat gemm [options] A.npy B.npy [-o D.npy]\ncarat gemm [options] --m M [--n N] [--k K] [-o D.npy]",
-        "Multiplies: D = alpha op(A) op(B) + beta C, where op(A) is M x K and op(B) is K x N.\n\n"
+        "Multiplies: D = act(alpha op(A) op(B) + beta C + bias), where op(A) is M x K and op(B) is K x N.\n\n"
         "A, B and C are NumPy files of two dimensions, in C or Fortran order, of f2, f4, f8, i4 or i1\n"
-        "(then C and D are i4), or of u2 that stand for bf16; or they are drawn at random.",
+        "(then C and D are i4), of u2 that stand for bf16, or of u1 that stand for e4m3 or e5m2; or they\n"
+        "are drawn at random.",
         options,
         sizeof(options) / sizeof(options[0]),
         "Examples:\n"
         "  carat gemm A.npy B.npy -o D.npy --check\n"
         "  carat gemm A.npy B.npy --trans-b --alpha 2 --c C.npy -o D.npy\n"
-        "  carat gemm --m 4096 --type f16 --device cuda --check\n\n"
+        "  carat gemm --m 4096 --type f16 --device cuda --check\n"
+        "  carat gemm --m 512 --type e4m3 --scale-a 0.5 --bias row --activation gelu --check\n\n"
         "The exit code is 0 for success, 1 where a file was refused, the check or the device failed, and 2\n"
         "for a wrong command line. Only success writes the output file.",
     };
@@ -158,6 +208,14 @@ static bool check_line(const struct request *request, const struct line *line)
         usage_error(command, "--c goes with files; with --m and --beta C is generated too");
     } else if (!generated && (line->n_given || line->k_given || line->drawing_given)) {
         usage_error(command, "--n, --k, --random and --seed go with --m");
+    } else if (generated && request->paths[MATRIX_BIAS]) {
+        usage_error(command, "--bias-file goes with files; with --m the bias is generated too");
+    } else if (request->paths[MATRIX_BIAS] && request->bias == CARAT_BIAS_NONE) {
+        usage_error(command, "--bias-file goes with --bias row or --bias column");
+    } else if (!generated && request->bias != CARAT_BIAS_NONE && !request->paths[MATRIX_BIAS]) {
+        usage_error(command, "there is no bias: give it with --bias-file FILE");
+    } else if (line->type_bias && request->bias == CARAT_BIAS_NONE) {
+        usage_error(command, "--bias-type goes with --bias row or --bias column");
     } else if (!generated && line->file_count < 2) {
         usage_error(command, "give two .npy files, or --m");
     } else if (line->repeat_given && request->repeat == 0) {
@@ -170,10 +228,45 @@ static bool check_line(const struct request *request, const struct line *line)
     return false;
 }
 
+static bool read_type(const char *option, const char *word, struct type_choice *choice)
+{
+    choice->given = word != NULL;
+    if (word && !parse_type(word, &choice->type)) {
+        usage_error(command, "%s is '%s', but should be %s", option, word, type_words);
+        return false;
+    }
+    return true;
+}
+
+/* The types, and the accuracy that "tf32" stands for. */
+static bool read_types(struct request *request, const struct line *line)
+{
+    const char *type = line->type;
+    if (type && strcmp(type, "tf32") == 0) {
+        if (line->accuracy_given && request->accuracy != CARAT_ACCURACY_FAST) {
+            usage_error(command, "--type tf32 is f32 with --accuracy fast, and no other");
+            return false;
+        }
+        request->accuracy = CARAT_ACCURACY_FAST;
+        type = "f32";
+    }
+    if (!read_type("--type", type, &request->type) ||
+        !read_type("--type-b", line->type_b, &request->type_b) ||
+        !read_type("--type-d", line->type_d, &request->type_d) ||
+        !read_type("--bias-type", line->type_bias, &request->type_bias)) {
+        return false;
+    }
+    if (!request->type_b.given) {
+        request->type_b.type = request->type.type;
+    }
+    return true;
+}
+
 /* The request as the command line states it; false where the command is to end with *exit_code. */
 static bool read_request(int argc, char **argv, struct request *request, int *exit_code)
 {
-    *request = (struct request){.seed = 1, .alpha = 1, .order = -1, .type = CARAT_F32};
+    *request =
+        (struct request){.seed = 1, .alpha = 1, .order = -1, .type = {CARAT_F32, false}, .scales = {1, 1, 1}};
     struct line line = {.device = "auto"};
     if (!parse_line(argc, argv, request, &line, exit_code)) {
         return false;
@@ -186,11 +279,12 @@ static bool read_request(int argc, char **argv, struct request *request, int *ex
         usage_error(command, "--device is '%s', but should be auto, cpu, cuda or cuda:N", line.device);
         return false;
     }
-    if (line.type && !parse_type(line.type, &request->type)) {
-        usage_error(command, "--type is '%s', but should be f32, f64, f16, bf16, s32 or s8", line.type);
+    if (!read_types(request, &line)) {
         return false;
     }
-    request->type_given = line.type != NULL;
+    if (request->activation > CARAT_ACTIVATION_SILU) {
+        request->activation = CARAT_ACTIVATION_GELU_ERF;
+    }
     request->generated = line.m_given;
     if (request->generated) {
         request->n = line.n_given ? request->n : request->m;
@@ -207,14 +301,34 @@ static bool read_request(int argc, char **argv, struct request *request, int *ex
 
 /* ---- The problem ------------------------------------------------------------------------------------ */
 
-/* Opens the files, and compares their types with each other and with what --type says. */
+/* Whether a file holds what an option says that it does. */
+static bool agrees(const struct request *request, const struct work *work, int which, const char *option,
+                   const struct type_choice *choice)
+{
+    carat_type type = work->matrices[which].type;
+    if (choice->given && choice->type != type) {
+        command_failed(command, "%s holds %s, but %s is %s", request->paths[which], carat_type_name(type),
+                       option, carat_type_name(choice->type));
+        return false;
+    }
+    return true;
+}
+
+/* Opens the files, and compares their types with each other and with what the options say. */
 static bool open_files(const struct request *request, struct work *work)
 {
     char message[NPY_MESSAGE_BYTES];
-    bool bf16 = request->type_given && request->type == CARAT_BF16;
-    for (int i = MATRIX_A; i <= MATRIX_C; i++) {
+    /* What elements without a name in NumPy stand for. */
+    const struct type_choice *raw[INPUT_COUNT] = {&request->type, &request->type_b, &request->type_d,
+                                                  &request->type_bias};
+    for (int i = 0; i < INPUT_COUNT; i++) {
         if (request->paths[i]) {
-            if (!npy_open(request->paths[i], bf16, &work->files[i], message)) {
+            struct type_choice choice = *raw[i];
+            if (i == MATRIX_C && !choice.given) {
+                choice.type = carat_gemm_describe(work->matrices[MATRIX_A].type, 1, 1, 1).type_cd;
+            }
+            enum npy_shape shape = i == MATRIX_BIAS ? NPY_VECTOR : NPY_MATRIX;
+            if (!npy_open(request->paths[i], choice.type, shape, &work->files[i], message)) {
                 command_failed(command, "%s", message);
                 return false;
             }
@@ -223,30 +337,27 @@ static bool open_files(const struct request *request, struct work *work)
     }
     carat_type type_a = work->matrices[MATRIX_A].type;
     carat_type type_b = work->matrices[MATRIX_B].type;
-    if (type_a != type_b) {
+    if (type_a != type_b && !(is_float8(type_a) && is_float8(type_b))) {
         command_failed(command, "%s holds %s, but %s holds %s: they must be of one type",
                        request->paths[MATRIX_A], carat_type_name(type_a), request->paths[MATRIX_B],
                        carat_type_name(type_b));
         return false;
     }
-    if (request->type_given && request->type != type_a) {
-        command_failed(command, "%s holds %s, but --type is %s", request->paths[MATRIX_A],
-                       carat_type_name(type_a), carat_type_name(request->type));
-        return false;
-    }
-    return true;
+    return agrees(request, work, MATRIX_A, "--type", &request->type) &&
+           agrees(request, work, MATRIX_B, "--type-b", &request->type_b) &&
+           (!request->paths[MATRIX_BIAS] ||
+            agrees(request, work, MATRIX_BIAS, "--bias-type", &request->type_bias));
 }
 
 static void describe_generated(const struct request *request, struct work *work)
 {
     carat_order order = request->order == CARAT_COLUMN_MAJOR ? CARAT_COLUMN_MAJOR : CARAT_ROW_MAJOR;
-    carat_type type_c = carat_gemm_describe(request->type, 1, 1, 1).type_cd;
+    carat_type type = request->type.type;
     int64_t m = request->m, n = request->n, k = request->k;
-    struct matrix a = {request->type, order, request->trans_a ? k : m, request->trans_a ? m : k, NULL};
-    struct matrix b = {request->type, order, request->trans_b ? n : k, request->trans_b ? k : n, NULL};
+    struct matrix a = {type, order, request->trans_a ? k : m, request->trans_a ? m : k, NULL};
+    struct matrix b = {request->type_b.type, order, request->trans_b ? n : k, request->trans_b ? k : n, NULL};
     work->matrices[MATRIX_A] = a;
     work->matrices[MATRIX_B] = b;
-    work->matrices[MATRIX_C] = (struct matrix){type_c, order, m, n, NULL};
 }
 
 /* "A.npy", or "A" where it is generated. */
@@ -262,6 +373,56 @@ static const char *matrix_label(const struct request *request, int which)
 static carat_op op_in_order(const struct matrix *matrix, bool transposed, carat_order order)
 {
     return transposed == (matrix->order == order) ? CARAT_TRANSPOSE : CARAT_NO_TRANSPOSE;
+}
+
+/* What there is beside A, B and D, from the problem; false with a message where a file is no such thing. */
+static bool make_additions(const struct request *request, struct work *work)
+{
+    const carat_gemm_problem *problem = &work->problem;
+    int64_t m = problem->m, n = problem->n;
+    struct matrix *c = &work->matrices[MATRIX_C];
+    struct matrix *bias = &work->matrices[MATRIX_BIAS];
+    if (!request->paths[MATRIX_C]) {
+        *c = (struct matrix){problem->type_cd, problem->order, m, n, NULL};
+    } else if (c->rows != m || c->columns != n || c->type != problem->type_cd) {
+        command_failed(command, "%s is %lld x %lld of %s, but the product is %lld x %lld of %s",
+                       request->paths[MATRIX_C], (long long)c->rows, (long long)c->columns,
+                       carat_type_name(c->type), (long long)m, (long long)n,
+                       carat_type_name(problem->type_cd));
+        return false;
+    }
+    int64_t length = problem->bias == CARAT_BIAS_PER_COLUMN ? n : m;
+    if (!request->paths[MATRIX_BIAS]) {
+        *bias = (struct matrix){problem->type_bias, problem->order, length, 1, NULL};
+    } else if (bias->rows * bias->columns != length) {
+        command_failed(command, "%s has %lld numbers, but D has %lld %s", request->paths[MATRIX_BIAS],
+                       (long long)(bias->rows * bias->columns), (long long)length,
+                       problem->bias == CARAT_BIAS_PER_COLUMN ? "columns" : "rows");
+        return false;
+    }
+    return true;
+}
+
+/* Fills what the options say of the problem, once its shape is known. */
+static void apply_options(const struct request *request, struct work *work)
+{
+    carat_gemm_problem *problem = &work->problem;
+    problem->type_b = work->matrices[MATRIX_B].type;
+    if (request->type_d.given) {
+        problem->type_cd = request->type_d.type;
+    }
+    problem->accuracy = (carat_accuracy)request->accuracy;
+    problem->activation = (carat_activation)request->activation;
+    problem->bias = (carat_bias)request->bias;
+    problem->type_bias = carat_scalar_type(problem->type_cd);
+    if (request->paths[MATRIX_BIAS]) {
+        problem->type_bias = work->matrices[MATRIX_BIAS].type;
+    } else if (request->type_bias.given) {
+        problem->type_bias = request->type_bias.type;
+    }
+    for (int i = 0; i < SCALE_COUNT; i++) {
+        work->scales[i] = (float)request->scales[i];
+    }
 }
 
 /* The problem from the matrices' shapes, and the matrix D; false with a message where they do not go
@@ -292,13 +453,12 @@ static bool make_problem(const struct request *request, struct work *work)
         order = (carat_order)request->order;
     }
     work->problem = carat_gemm_describe(a->type, m, n, k);
-    carat_type type_d = work->problem.type_cd;
-    if (request->paths[MATRIX_C] && (c->rows != m || c->columns != n || c->type != type_d)) {
-        command_failed(command, "%s is %lld x %lld of %s, but the product is %lld x %lld of %s",
-                       request->paths[MATRIX_C], (long long)c->rows, (long long)c->columns,
-                       carat_type_name(c->type), (long long)m, (long long)n, carat_type_name(type_d));
+    work->problem.order = order;
+    apply_options(request, work);
+    if (!make_additions(request, work)) {
         return false;
     }
+    carat_type type_d = work->problem.type_cd;
     for (int i = MATRIX_A; i <= MATRIX_B;
          i++) { /* files were compared with their size; generated ones may be any */
         const struct matrix *matrix = &work->matrices[i];
@@ -314,37 +474,58 @@ static bool make_problem(const struct request *request, struct work *work)
         return false;
     }
     work->matrices[MATRIX_D] = (struct matrix){type_d, order, m, n, NULL};
-    work->uses_c = request->beta != 0;
-    work->problem.order = order;
     work->problem.op_a = op_in_order(a, request->trans_a, order);
     work->problem.op_b = op_in_order(b, request->trans_b, order);
     work->problem.lda = matrix_ld(a);
     work->problem.ldb = matrix_ld(b);
     work->problem.ldc = work->problem.ldd = matrix_ld(&work->matrices[MATRIX_D]);
-    work->problem.accuracy = (carat_accuracy)request->accuracy;
     return true;
 }
 
 /* Stores a scalar in the type that the problem takes; false with a message where that type has no such
  * number. */
-static bool make_scalar(const char *name, double value, carat_type type, double *scalar)
+static bool make_scalar(const char *name, double value, const carat_gemm_problem *problem, double *scalar)
 {
-    carat_type scalar_type = carat_scalar_type(type);
-    if (is_integer(type) && !(value == rint(value) && value >= INT32_MIN && value <= INT32_MAX)) {
+    carat_type scalar_type = carat_scalar_type(problem->type_cd);
+    if (is_integer(scalar_type) && !(value == rint(value) && value >= INT32_MIN && value <= INT32_MAX)) {
         usage_error(command, "%s is %g, but products of %s are scaled by whole numbers of 32 bits", name,
-                    value, carat_type_name(type));
+                    value, carat_type_name(problem->type_a));
         return false;
     }
     element_store(scalar_type, scalar, 0, value);
     return true;
 }
 
+/* alpha, beta and the scales; false with a message where the problem takes no such number. */
+static bool make_scalars(const struct request *request, struct work *work)
+{
+    const carat_gemm_problem *problem = &work->problem;
+    bool takes_scales = carat_type_size(problem->type_a) == 1 && problem->type_cd != CARAT_S32;
+    for (int i = 0; i < SCALE_COUNT; i++) {
+        if (request->scale_given[i] && !takes_scales) {
+            usage_error(command, "%s goes with A and B of 8 bits whose D is not s32, but A is %s and D is %s",
+                        scale_options[i], carat_type_name(problem->type_a),
+                        carat_type_name(problem->type_cd));
+            return false;
+        }
+    }
+    return make_scalar("--alpha", request->alpha, problem, &work->alpha) &&
+           make_scalar("--beta", request->beta, problem, &work->beta);
+}
+
+/* Whether a matrix is there at all: C and the bias need not be. */
+static bool is_used(const struct request *request, int which)
+{
+    return (which != MATRIX_C || request->beta != 0) &&
+           (which != MATRIX_BIAS || request->bias != CARAT_BIAS_NONE);
+}
+
 /* Refuses what cannot fit: a system that promises more memory than it has would end the program later. */
-static bool fits_memory(const struct work *work)
+static bool fits_memory(const struct request *request, const struct work *work)
 {
     double needed = 0;
     for (int i = 0; i < MATRIX_COUNT; i++) {
-        if (i != MATRIX_C || work->uses_c) {
+        if (is_used(request, i)) {
             needed += (double)matrix_bytes(&work->matrices[i]);
         }
     }
@@ -398,7 +579,7 @@ static bool load(const struct request *request, struct work *work)
 {
     for (int i = 0; i < MATRIX_COUNT; i++) {
         struct matrix *matrix = &work->matrices[i];
-        if (i == MATRIX_C && !work->uses_c) {
+        if (!is_used(request, i)) {
             continue;
         }
         if (!allocate(work, matrix)) {
@@ -410,7 +591,7 @@ static bool load(const struct request *request, struct work *work)
         if (request->generated) {
             progress("drawing %s", matrix_names[i]);
             generate(matrix->type, (enum family)request->family,
-                     (uint64_t)request->seed * MATRIX_COUNT + (uint64_t)i, matrix->rows * matrix->columns,
+                     (uint64_t)request->seed * INPUT_COUNT + (uint64_t)i, matrix->rows * matrix->columns,
                      matrix->elements);
             continue;
         }
@@ -423,12 +604,12 @@ static bool load(const struct request *request, struct work *work)
             return false;
         }
     }
-    return !work->uses_c || turn_c(work);
+    return !is_used(request, MATRIX_C) || turn_c(work);
 }
 
 /* ---- The runs --------------------------------------------------------------------------------------- */
 
-/* The addresses of the four matrices in one kind of memory. */
+/* The addresses of the matrices in one kind of memory. */
 struct place {
     void *elements[MATRIX_COUNT];
 };
@@ -451,6 +632,13 @@ static bool measure(struct work *work, const struct place *place, const char *la
                     struct timing *timing)
 {
     int64_t most = repeat > 0 ? repeat : MOST_RUNS;
+    bool scaled = work->scales[0] != 1 || work->scales[1] != 1 || work->scales[2] != 1;
+    carat_run run = {
+        .bias = place->elements[MATRIX_BIAS],
+        .scale_a = scaled ? &work->scales[0] : NULL,
+        .scale_b = scaled ? &work->scales[1] : NULL,
+        .scale_d = scaled ? &work->scales[2] : NULL,
+    };
     double *times = (double *)malloc((size_t)most * sizeof(*times));
     if (!times) {
         progress_end();
@@ -469,7 +657,7 @@ static bool measure(struct work *work, const struct place *place, const char *la
         double begin = seconds_now();
         good = carat_plan_run(work->plan, &work->alpha, place->elements[MATRIX_A], place->elements[MATRIX_B],
                               &work->beta, place->elements[MATRIX_C], place->elements[MATRIX_D],
-                              NULL) == CARAT_OK &&
+                              &run) == CARAT_OK &&
                carat_synchronize(work->context, NULL) == CARAT_OK;
         times[timing->runs] = seconds_now() - begin;
         total += times[timing->runs++];
@@ -492,8 +680,8 @@ static void release_place(struct work *work, struct place *place)
     }
 }
 
-/* Copies of A, B and C in device memory, and room for D there. CARAT_OUT_OF_DEVICE_MEMORY is no failure yet.
- */
+/* Copies of what goes in, in device memory, and room for D there. CARAT_OUT_OF_DEVICE_MEMORY is no failure
+ * yet. */
 static carat_status fill_device(struct work *work, struct place *place)
 {
     *place = (struct place){0};
@@ -594,7 +782,32 @@ static void print_matrix(const struct request *request, const struct work *work,
     char shape[64];
     snprintf(shape, sizeof(shape), "%lld x %lld", (long long)matrix->rows, (long long)matrix->columns);
     const char *order = matrix->order == CARAT_ROW_MAJOR ? "C" : "Fortran";
+    if (which == MATRIX_BIAS) {
+        order = request->bias == CARAT_BIAS_PER_ROW ? "rows" : "columns";
+    }
     printf("%-9s%-16s%-6s%-9s%s\n", matrix_names[which], shape, carat_type_name(matrix->type), order, path);
+}
+
+/* "0.5 relu(2 A^T B + 3 C + bias)": what is 1 is left out. */
+static void print_formula(const struct request *request, char *text, size_t size)
+{
+    static const char *const activations[] = {"", "relu", "gelu_tanh", "gelu_erf", "silu"};
+    char scale_d[32] = "", alpha[32] = "", beta[48] = "";
+    double factor = request->alpha * request->scales[0] * request->scales[1];
+    bool added = request->beta != 0 || request->bias != CARAT_BIAS_NONE;
+    bool framed = request->activation != CARAT_ACTIVATION_NONE || (request->scales[2] != 1 && added);
+    if (request->scales[2] != 1) {
+        snprintf(scale_d, sizeof(scale_d), "%g ", request->scales[2]);
+    }
+    if (factor != 1) {
+        snprintf(alpha, sizeof(alpha), "%g ", factor);
+    }
+    if (request->beta != 0) {
+        snprintf(beta, sizeof(beta), " + %g C", request->beta);
+    }
+    snprintf(text, size, "%s%s%s%sA%s B%s%s%s%s", scale_d, activations[request->activation],
+             framed ? "(" : "", alpha, request->trans_a ? "^T" : "", request->trans_b ? "^T" : "", beta,
+             request->bias != CARAT_BIAS_NONE ? " + bias" : "", framed ? ")" : "");
 }
 
 static void print_input(const struct request *request, const struct work *work)
@@ -606,21 +819,15 @@ static void print_input(const struct request *request, const struct work *work)
         printf("%-9scpu, %s, %d core%s\n", "device", device->name, device->multiprocessors,
                device->multiprocessors == 1 ? "" : "s");
     }
-    print_matrix(request, work, MATRIX_A);
-    print_matrix(request, work, MATRIX_B);
-    if (work->uses_c) {
-        print_matrix(request, work, MATRIX_C);
+    for (int i = 0; i < MATRIX_COUNT; i++) {
+        if (is_used(request, i)) {
+            print_matrix(request, work, i);
+        }
     }
-    print_matrix(request, work, MATRIX_D);
-    char alpha[32] = "", beta[48] = "";
-    if (request->alpha != 1) {
-        snprintf(alpha, sizeof(alpha), "%g ", request->alpha);
-    }
-    if (work->uses_c) {
-        snprintf(beta, sizeof(beta), " + %g C", request->beta);
-    }
-    printf("%-9sD = %sA%s B%s%s, sums of %lld product%s\n", "product", alpha, request->trans_a ? "^T" : "",
-           request->trans_b ? "^T" : "", beta, (long long)work->problem.k, work->problem.k == 1 ? "" : "s");
+    char formula[200];
+    print_formula(request, formula, sizeof(formula));
+    printf("%-9sD = %s, sums of %lld product%s%s\n", "product", formula, (long long)work->problem.k,
+           work->problem.k == 1 ? "" : "s", accuracy_words[work->problem.accuracy]);
     print_wrapped("plan", carat_plan_explain(work->plan));
 }
 
@@ -652,9 +859,9 @@ static void print_rate(const struct work *work, const struct timing *timing)
 
 static void print_check(const struct request *request, const struct work *work, const struct check *check)
 {
-    const char *scale = work->uses_c          ? "|alpha A||B| + |beta C|"
-                        : request->alpha != 1 ? "|alpha A||B|"
-                                              : "|A||B|";
+    const char *factor = request->alpha * request->scales[0] * request->scales[1] != 1 ? "alpha " : "";
+    const char *beta_c = is_used(request, MATRIX_C) ? " + |beta C|" : "";
+    const char *bias = is_used(request, MATRIX_BIAS) ? " + |bias|" : "";
     int64_t m = work->problem.m, n = work->problem.n, entries = m * n;
     printf("%-9s%s, ", "check", check->pass ? "passed" : "FAILED");
     if (check->rows == m && check->columns == n) {
@@ -665,7 +872,9 @@ static void print_check(const struct request *request, const struct work *work, 
     printf(" against %s\n",
            check->exact ? "the exact result modulo 2^32" : "a reference of higher precision");
     if (!check->exact) {
-        printf("%-9smax |D - ref| / (%s) = %.2e, bound %.2e\n", "", scale, check->error, check->bound);
+        printf("%-9smax |D - ref| / (%s|%sA||B|%s%s%s) = %.2e, bound %.2e\n", "",
+               request->scales[2] != 1 ? "scale_d (" : "", factor, beta_c, bias,
+               request->scales[2] != 1 ? ")" : "", check->error, check->bound);
     }
     if (!check->pass) {
         printf("%-9s%lld wrong, worst D(%lld, %lld) = %.9g instead of %.9g\n", "", (long long)check->wrong,
@@ -681,9 +890,22 @@ static bool check_result(const struct request *request, struct work *work, struc
 {
     progress("checking");
     const struct matrix *matrices = work->matrices;
-    if (!check_gemm(&work->problem, &work->alpha, matrices[MATRIX_A].elements, matrices[MATRIX_B].elements,
-                    &work->beta, matrices[MATRIX_C].elements, matrices[MATRIX_D].elements, request->generated,
-                    check)) {
+    const struct check_input input = {
+        .problem = &work->problem,
+        .alpha = &work->alpha,
+        .a = matrices[MATRIX_A].elements,
+        .b = matrices[MATRIX_B].elements,
+        .beta = &work->beta,
+        .c = matrices[MATRIX_C].elements,
+        .d = matrices[MATRIX_D].elements,
+        .bias = matrices[MATRIX_BIAS].elements,
+        .scale_a = (double)work->scales[0],
+        .scale_b = (double)work->scales[1],
+        .scale_d = (double)work->scales[2],
+        .random = request->generated,
+        .tensor_unit = work->device.kind == CARAT_DEVICE_CUDA,
+    };
+    if (!check_gemm(&input, check)) {
         progress_end();
         command_failed(command, "no memory for the reference");
         return false;
@@ -742,7 +964,7 @@ static bool run(const struct request *request, struct work *work)
         command_failed(command, "%s", message);
         return false;
     }
-    if (!fits_memory(work)) {
+    if (!fits_memory(request, work)) {
         return false;
     }
     if (carat_context_create(request->device_kind, request->device_index, &work->context) != CARAT_OK ||
@@ -799,9 +1021,7 @@ int command_gemm(int argc, char **argv)
     }
     exit_code = EXIT_FAILED;
     if ((request.generated || open_files(&request, &work)) && make_problem(&request, &work)) {
-        carat_type type = work.problem.type_a;
-        if (!make_scalar("--alpha", request.alpha, type, &work.alpha) ||
-            !make_scalar("--beta", request.beta, type, &work.beta)) {
+        if (!make_scalars(&request, &work)) {
             exit_code = EXIT_USAGE;
         } else if (run(&request, &work)) {
             exit_code = EXIT_OK;

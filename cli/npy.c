@@ -21,13 +21,13 @@ enum {
 };
 static const char magic[MAGIC_BYTES] = {'\x93', 'N', 'U', 'M', 'P', 'Y'};
 
-/* NumPy's names of the types, without the sign of the byte order. */
+/* NumPy's names of the types, without the sign of the byte order; of those it has not, of their bits. */
 static const struct {
     const char *name;
     carat_type type;
 } types[] = {
-    {"f4", CARAT_F32},  {"f8", CARAT_F64}, {"f2", CARAT_F16},
-    {"u2", CARAT_BF16}, {"i4", CARAT_S32}, {"i1", CARAT_S8},
+    {"f4", CARAT_F32}, {"f8", CARAT_F64},  {"f2", CARAT_F16},  {"i4", CARAT_S32},
+    {"i1", CARAT_S8},  {"u2", CARAT_BF16}, {"u1", CARAT_E4M3}, {"u1", CARAT_E5M2},
 };
 enum { TYPE_COUNT = sizeof(types) / sizeof(types[0]) };
 
@@ -212,32 +212,42 @@ static const char *parse_header(const char *text, size_t length, struct header *
     return descr && order && shape ? NULL : "its header lacks one of 'descr', 'fortran_order' and 'shape'";
 }
 
+/* Whether NumPy knows of a type no more than how many bits it has. */
+static bool is_raw(carat_type type) { return type == CARAT_BF16 || type == CARAT_E4M3 || type == CARAT_E5M2; }
+
 /* The type of the elements by NumPy's name for it. */
-static bool find_type(const char *path, const char *descr, bool u2_is_bf16, carat_type *type,
+static bool find_type(const char *path, const char *descr, carat_type raw, carat_type *type,
                       char message[NPY_MESSAGE_BYTES])
 {
     const char *name = descr;
     if (*name != '\0' && strchr("<>|=", *name)) {
         name++;
     }
+    bool known = false;
     for (int i = 0; i < TYPE_COUNT; i++) {
         if (strcmp(name, types[i].name) != 0) {
             continue;
         }
-        if (descr[0] == '>') {
+        known = true;
+        if (descr[0] == '>' && carat_type_size(types[i].type) > 1) {
             return refuse(message, path,
                           "its elements are big-endian (%s); in NumPy, a.astype('<%s') turns them", descr,
                           name);
         }
-        if (types[i].type == CARAT_BF16 && !u2_is_bf16) {
-            return refuse(message, path, "its elements are %s; with --type bf16 they are taken for bf16",
-                          descr);
+        if (!is_raw(types[i].type) || types[i].type == raw) {
+            *type = types[i].type;
+            return true;
         }
-        *type = types[i].type;
-        return true;
     }
-    return refuse(message, path, "its elements are %s; Carat multiplies f2, f4, f8, i4, i1, and u2 as bf16",
-                  descr);
+    if (known) {
+        bool bytes = strcmp(name, "u1") == 0;
+        return refuse(message, path, "its elements are %s; with --type %s they are taken for %s", descr,
+                      bytes ? "e4m3 or e5m2" : "bf16", bytes ? "such floats" : "bf16");
+    }
+    return refuse(
+        message, path,
+        "its elements are %s; Carat multiplies f2, f4, f8, i4, i1, u2 as bf16, and u1 as e4m3 or e5m2",
+        descr);
 }
 
 /* ---- Reading ---------------------------------------------------------------------------------------- */
@@ -335,20 +345,26 @@ static void shape_text(const struct header *header, char *text, size_t text_byte
 }
 
 /* Fills the matrix from the header, and compares its bytes with those that the file has. */
-static bool describe(const char *path, const struct header *header, bool u2_is_bf16, int64_t data_bytes,
-                     struct matrix *matrix, char message[NPY_MESSAGE_BYTES])
+static bool describe(const char *path, const struct header *header, carat_type raw,
+                     enum npy_shape wanted_shape, int64_t data_bytes, struct matrix *matrix,
+                     char message[NPY_MESSAGE_BYTES])
 {
-    if (!find_type(path, header->descr, u2_is_bf16, &matrix->type, message)) {
+    if (!find_type(path, header->descr, raw, &matrix->type, message)) {
         return false;
     }
-    if (header->dimensions != 2) {
+    bool vector = wanted_shape == NPY_VECTOR && header->dimensions == 1;
+    if (header->dimensions != 2 && !vector) {
         char shape[256];
         shape_text(header, shape, sizeof(shape));
         return refuse(message, path, "its shape (%s) has %d dimension%s; a matrix has 2", shape,
                       header->dimensions, header->dimensions == 1 ? "" : "s");
     }
     matrix->rows = header->shape[0];
-    matrix->columns = header->shape[1];
+    matrix->columns = vector ? 1 : header->shape[1];
+    if (wanted_shape == NPY_VECTOR && matrix->rows != 1 && matrix->columns != 1) {
+        return refuse(message, path, "it is %lld x %lld, but should be one row or one column",
+                      (long long)matrix->rows, (long long)matrix->columns);
+    }
     matrix->order = header->fortran_order ? CARAT_COLUMN_MAJOR : CARAT_ROW_MAJOR;
     matrix->elements = NULL;
     if (!matrix_fits(matrix->type, matrix->rows, matrix->columns)) {
@@ -366,7 +382,8 @@ static bool describe(const char *path, const struct header *header, bool u2_is_b
     return true;
 }
 
-bool npy_open(const char *path, bool u2_is_bf16, struct npy_file *file, char message[NPY_MESSAGE_BYTES])
+bool npy_open(const char *path, carat_type raw, enum npy_shape shape, struct npy_file *file,
+              char message[NPY_MESSAGE_BYTES])
 {
     file->descriptor = -1;
     /* O_NONBLOCK: a pipe without a writer would be waited for, only to be refused. */
@@ -388,7 +405,7 @@ bool npy_open(const char *path, bool u2_is_bf16, struct npy_file *file, char mes
     if (good) {
         file->data_offset += length;
         good =
-            describe(path, &header, u2_is_bf16, status.st_size - file->data_offset, &file->matrix, message);
+            describe(path, &header, raw, shape, status.st_size - file->data_offset, &file->matrix, message);
     }
     if (!good) {
         close(descriptor);

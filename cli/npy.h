@@ -41,11 +41,17 @@ struct npy_file {
     struct matrix matrix; /* with elements NULL */
 };
 
+enum npy_shape {
+    NPY_MATRIX, /* two dimensions */
+    NPY_VECTOR  /* one dimension (which becomes one column), or two of which one is 1 */
+};
+
 /*
- * Opens path and checks all but the elements. NumPy has no bf16: with u2_is_bf16, u2 stands for it. On
- * failure false, with the reason, which begins with the path, in message; nothing stays open.
+ * Opens path and checks all but the elements. NumPy has no bf16 and no 8-bit floats: where raw is one of them, u2 or
+ * u1 stands for it. On failure false, with the reason, which begins with the path, in message; nothing stays open.
  */
-bool npy_open(const char *path, bool u2_is_bf16, struct npy_file *file, char message[NPY_MESSAGE_BYTES]);
+bool npy_open(const char *path, carat_type raw, enum npy_shape shape, struct npy_file *file,
+              char message[NPY_MESSAGE_BYTES]);
 
 /* Reads the elements to where file->matrix.elements points. The file stays open. */
 bool npy_load(const char *path, const struct npy_file *file, char message[NPY_MESSAGE_BYTES]);

@@ -50,12 +50,13 @@ static uint32_t draw(uint32_t below)
 }
 
 /* Tries the file's content; whether it was taken. */
-static int try_content(const unsigned char *content, size_t bytes)
+static int try_content(const unsigned char *content, size_t bytes, enum npy_shape shape)
 {
     char message[NPY_MESSAGE_BYTES] = "";
     struct npy_file file;
     write_content(content, bytes);
-    if (!npy_open(path, draw(2) == 0, &file, message)) {
+    carat_type raw = (carat_type)(CARAT_F32 + draw(8));
+    if (!npy_open(path, raw, shape, &file, message)) {
         assert_int_equal(strncmp(message, path, strlen(path)), 0);
         assert_true(strlen(message) > strlen(path) + 5);
         assert_int_equal(file.descriptor, -1);
@@ -102,7 +103,7 @@ static void whole_files_are_taken(void **state)
     for (int version = 1; version <= 3; version++) {
         unsigned char content[MOST_CONTENT];
         size_t bytes = make_content(content, version);
-        assert_true(try_content(content, bytes));
+        assert_true(try_content(content, bytes, NPY_MATRIX));
     }
 }
 
@@ -113,7 +114,7 @@ static void cut_files_are_refused(void **state)
         unsigned char content[MOST_CONTENT];
         size_t bytes = make_content(content, version);
         for (size_t cut = 0; cut < bytes; cut++) {
-            assert_false(try_content(content, cut));
+            assert_false(try_content(content, cut, NPY_MATRIX));
         }
     }
 }
@@ -145,7 +146,7 @@ static void mutants_do_no_harm(void **state)
                 bytes++;
             }
         }
-        taken += try_content(content, bytes);
+        taken += try_content(content, bytes, draw(4) == 0 ? NPY_VECTOR : NPY_MATRIX);
     }
     /* Changed elements and spaces do no harm, a changed header nearly always does. */
     print_message("%d of %d mutants were taken\n", taken, MUTANTS);
@@ -165,10 +166,11 @@ static void what_is_saved_is_read_back(void **state)
         int64_t rows;
         int64_t columns;
     } cases[] = {
-        {CARAT_F32, CARAT_ROW_MAJOR, 3, 5},    {CARAT_F64, CARAT_COLUMN_MAJOR, 1, 7},
-        {CARAT_F16, CARAT_ROW_MAJOR, 4, 4},    {CARAT_BF16, CARAT_COLUMN_MAJOR, 2, 9},
-        {CARAT_S32, CARAT_ROW_MAJOR, 0, 12},   {CARAT_S8, CARAT_COLUMN_MAJOR, 6, 0},
-        {CARAT_S8, CARAT_ROW_MAJOR, 100, 200},
+        {CARAT_F32, CARAT_ROW_MAJOR, 3, 5},     {CARAT_F64, CARAT_COLUMN_MAJOR, 1, 7},
+        {CARAT_F16, CARAT_ROW_MAJOR, 4, 4},     {CARAT_BF16, CARAT_COLUMN_MAJOR, 2, 9},
+        {CARAT_S32, CARAT_ROW_MAJOR, 0, 12},    {CARAT_S8, CARAT_COLUMN_MAJOR, 6, 0},
+        {CARAT_S8, CARAT_ROW_MAJOR, 100, 200},  {CARAT_E4M3, CARAT_ROW_MAJOR, 7, 3},
+        {CARAT_E5M2, CARAT_COLUMN_MAJOR, 5, 8},
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         char message[NPY_MESSAGE_BYTES];
@@ -184,7 +186,7 @@ static void what_is_saved_is_read_back(void **state)
         assert_true(npy_can_save(saved, message));
         assert_true(npy_save(saved, &matrix, message));
         struct npy_file file;
-        assert_true(npy_open(saved, true, &file, message));
+        assert_true(npy_open(saved, cases[i].type, NPY_MATRIX, &file, message));
         assert_int_equal(file.matrix.type, matrix.type);
         assert_int_equal(file.matrix.order, matrix.order);
         assert_int_equal(file.matrix.rows, matrix.rows);
@@ -200,6 +202,49 @@ static void what_is_saved_is_read_back(void **state)
     assert_int_equal(unlink(saved), 0);
 }
 
+/* A bias may have one dimension, or two of which one is 1; a matrix has two. */
+static void vectors_are_taken_where_they_are_wanted(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *shape;
+        bool vector;
+        bool matrix;
+        int64_t rows;
+        int64_t columns;
+    } cases[] = {
+        {"(6,)", true, false, 6, 1},   {"(1, 6)", true, true, 1, 6}, {"(6, 1)", true, true, 6, 1},
+        {"(2, 3)", false, true, 2, 3}, {"()", false, false, 0, 0},   {"(1, 6, 1)", false, false, 0, 0},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        unsigned char content[MOST_CONTENT];
+        char text[128];
+        int length = snprintf(text, sizeof(text), "{'descr': '|u1', 'fortran_order': False, 'shape': %s}\n",
+                              cases[i].shape);
+        memcpy(content, "\x93NUMPY\x01", 8);
+        content[8] = (unsigned char)length;
+        content[9] = 0;
+        memcpy(content + 10, text, (size_t)length);
+        memset(content + 10 + length, 0x38, 6);
+        write_content(content, (size_t)length + 16);
+        for (int shape = NPY_MATRIX; shape <= NPY_VECTOR; shape++) {
+            char message[NPY_MESSAGE_BYTES];
+            struct npy_file file;
+            bool wanted = shape == NPY_VECTOR ? cases[i].vector : cases[i].matrix;
+            assert_int_equal(npy_open(path, CARAT_E4M3, (enum npy_shape)shape, &file, message), wanted);
+            if (wanted) {
+                assert_int_equal(file.matrix.type, CARAT_E4M3);
+                assert_int_equal(file.matrix.rows, cases[i].rows);
+                assert_int_equal(file.matrix.columns, cases[i].columns);
+                npy_close(&file);
+            }
+            /* Bytes are floats only where that is said. */
+            assert_false(npy_open(path, CARAT_BF16, (enum npy_shape)shape, &file, message));
+            assert_non_null(strstr(message, "with --type e4m3 or e5m2"));
+        }
+    }
+}
+
 static void a_file_that_shrinks_is_noticed(void **state)
 {
     (void)state;
@@ -209,7 +254,7 @@ static void a_file_that_shrinks_is_noticed(void **state)
     struct npy_file file;
     size_t bytes = make_content(content, 1);
     write_content(content, bytes);
-    assert_true(npy_open(path, false, &file, message));
+    assert_true(npy_open(path, CARAT_F32, NPY_MATRIX, &file, message));
     assert_int_equal(ftruncate(descriptor, (off_t)bytes - 1), 0);
     file.matrix.elements = elements;
     assert_false(npy_load(path, &file, message));
@@ -224,6 +269,7 @@ int main(void)
         cmocka_unit_test(cut_files_are_refused),
         cmocka_unit_test(mutants_do_no_harm),
         cmocka_unit_test(what_is_saved_is_read_back),
+        cmocka_unit_test(vectors_are_taken_where_they_are_wanted),
         cmocka_unit_test(a_file_that_shrinks_is_noticed),
     };
     return cmocka_run_group_tests(tests, make_file, remove_file);
