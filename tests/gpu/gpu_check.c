@@ -1,65 +1,69 @@
 /*
  * gpu_check.c - what only a device shows, against a reference in higher precision: every row of the catalogue
- * by itself, the library's choices, split K, streams, graphs, threads, host pointers, running out of
- * memory, the same bits every time.
+ * by itself at every tail of its tile, the library's choices for all types, layouts and epilogues, packing, split
+ * K, batches, NaN and infinity, streams, graphs, threads, host pointers, refusals, the same bits every time.
  *
  * A plain program, so that it can be carried to where the device is. --reduced runs a few small cases of each
  * kind, for a device that is watched by a sanitizer or played by a stand-in. Prints a line a group, and
- * passed, failed and skipped at the end; exits 1 where something failed.
+ * passed, failed, skipped and left out at the end; exits 1 where something failed.
  */
 #include <inttypes.h>
-#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-#include "context.h"
-#include "cuda/cuda.h"
 #include "guarded.h"
-#include "reference.h"
-
-static const carat_type types[] = {CARAT_F32, CARAT_F64, CARAT_F16, CARAT_BF16, CARAT_S32, CARAT_S8};
-enum { TYPE_COUNT = 6, MOST_FAILURES_SHOWN = 30 };
+#include "trial.h"
 
 static carat_context *context;
 static struct device *device;
-static bool reduced;
+static struct crew *crew;
 
 static struct {
-    int passed;
-    int failed;
-    int skipped;
-} total, group;
+    bool reduced;
+    int threads;
+    double deadline;  /* in seconds; 0: none */
+    const char *rows; /* only rows with this in their name */
+    uint64_t seed;
+} option = {.seed = 1};
+
+static struct trial_tally total, group;
+
+static int cases(int full, int reduced) { return option.reduced ? reduced : full; }
 
 static void begin_group(void) { memset(&group, 0, sizeof(group)); }
 
 static void end_group(const char *name)
 {
-    printf("%-28s %4d passed", name, group.passed);
+    printf("%-28s %5d passed", name, group.passed);
     if (group.failed) {
         printf(", %d FAILED", group.failed);
     }
     if (group.skipped) {
         printf(", %d skipped", group.skipped);
     }
-    printf("\n");
+    if (group.left_out) {
+        printf(", %d left out for want of time", group.left_out);
+    }
+    printf("  (%.1f s)\n", crew_seconds());
     fflush(stdout);
     total.passed += group.passed;
     total.failed += group.failed;
     total.skipped += group.skipped;
+    total.left_out += group.left_out;
 }
 
 __attribute__((format(printf, 1, 2))) static void failed(const char *format, ...)
 {
-    if (total.failed + group.failed++ < MOST_FAILURES_SHOWN) {
-        va_list list;
-        va_start(list, format);
-        printf("  failed: ");
-        vprintf(format, list);
-        printf("\n");
-        va_end(list);
-    }
+    va_list list;
+    va_start(list, format);
+    printf("  failed: ");
+    vprintf(format, list);
+    printf("\n");
+    va_end(list);
+    group.failed++;
 }
 
 /* Counts whether a condition that should hold does. */
@@ -72,728 +76,536 @@ static void expect(bool holds, const char *what)
     }
 }
 
-/* ---- One product ---- */
-
-struct scalar {
-    uint64_t bits[1]; /* of carat_scalar_type() */
-};
-
-static struct scalar scalar_of(carat_type type, double value)
+/* Whether there is time for one more thing. */
+static bool time_left(void)
 {
-    struct scalar scalar = {{0}};
-    element_set(carat_scalar_type(type), scalar.bits, 0, value);
-    return scalar;
-}
-
-enum place { PLACE_DEVICE, PLACE_PINNED, PLACE_PAGEABLE };
-
-/* A product, and how it is to be run. */
-struct product {
-    carat_gemm_problem problem;
-    const struct kernel *row; /* NULL: the library chooses */
-    double alpha;
-    double beta; /* C is D */
-    enum place place;
-    int64_t shift; /* of A's and B's addresses, in elements */
-    bool scalars_on_device;
-};
-
-static void describe(const struct product *x, char *text, size_t size)
-{
-    const carat_gemm_problem *p = &x->problem;
-    snprintf(text, size,
-             "%s %s order %d ops %d%d %" PRId64 " x %" PRId64 " x %" PRId64 " ld %" PRId64 " %" PRId64
-             " %" PRId64 " batch %" PRId64 " alpha %g beta %g place %d shift %" PRId64,
-             x->row ? x->row->name : "library", carat_type_name(p->type_a), (int)p->order, (int)p->op_a,
-             (int)p->op_b, p->m, p->n, p->k, p->lda, p->ldb, p->ldd, p->batch, x->alpha, x->beta,
-             (int)x->place, x->shift);
-}
-
-/* A buffer in one of the places, with guard bytes, and the host's picture of it. */
-struct buffer {
-    enum place place;
-    size_t bytes;
-    size_t shift;
-    unsigned char *picture; /* what it should hold, guards included */
-    unsigned char *memory;
-};
-
-static size_t buffer_total(const struct buffer *buffer)
-{
-    return buffer->bytes + buffer->shift + 2 * GUARD_BYTES;
-}
-
-static void *buffer_picture(const struct buffer *buffer)
-{
-    return buffer->picture + GUARD_BYTES + buffer->shift;
-}
-
-static void *buffer_pointer(const struct buffer *buffer)
-{
-    return buffer->memory + GUARD_BYTES + buffer->shift;
-}
-
-static bool buffer_create(struct buffer *buffer, enum place place, size_t bytes, size_t shift)
-{
-    *buffer = (struct buffer){.place = place, .bytes = bytes, .shift = shift};
-    buffer->picture = malloc(buffer_total(buffer));
-    void *memory = NULL;
-    if (place == PLACE_PAGEABLE) {
-        memory = malloc(buffer_total(buffer));
-    } else {
-        carat_memory kind = place == PLACE_PINNED ? CARAT_MEMORY_PINNED : CARAT_MEMORY_DEVICE;
-        if (carat_allocate(context, kind, buffer_total(buffer), &memory) != CARAT_OK) {
-            memory = NULL;
-        }
-    }
-    buffer->memory = memory;
-    if (!buffer->picture || !memory) {
+    if (option.deadline > 0 && crew_seconds() > option.deadline) {
+        group.left_out++;
         return false;
     }
-    memset(buffer->picture, 0xa5, buffer_total(buffer));
     return true;
 }
 
-static void buffer_destroy(struct buffer *buffer)
+static void try_group(const char *name, trial_maker *make, void *what, int count, int runs)
 {
-    if (buffer->place == PLACE_PAGEABLE) {
-        free(buffer->memory);
-    } else {
-        carat_release(context, buffer->memory);
-    }
-    free(buffer->picture);
+    begin_group();
+    group = crew_try(crew, make, what, count, runs, option.deadline);
+    end_group(name);
 }
 
-static carat_status buffer_upload(const struct buffer *buffer)
+/* The random numbers of one trial: the same whichever thread makes it. */
+static struct random random_of(int64_t group_number, int64_t index)
 {
-    return carat_copy(context, buffer->memory, buffer->picture, buffer_total(buffer), NULL);
+    struct random random = {option.seed * 1000003 + (uint64_t)group_number * 7919 + (uint64_t)index};
+    random_bits(&random);
+    return random;
 }
 
-static void buffer_fill(const struct buffer *buffer, carat_type type, struct random *random)
+/* ---- Rows of the catalogue ---- */
+
+static int64_t unit_of(const struct kernel *row)
 {
-    int64_t count = (int64_t)(buffer->bytes / carat_type_size(type));
-    for (int64_t i = 0; i < count; i++) {
-        element_random(type, buffer_picture(buffer), i, random);
-    }
+    int64_t size = (int64_t)carat_type_size((carat_type)row->element);
+    return row->alignment > size ? row->alignment / size : 1;
 }
 
-static size_t stored_bytes(const carat_gemm_problem *p, int64_t rows, int64_t columns, int64_t ld,
-                           int64_t stride, carat_type type)
+/* A length whose last tile is any part of one, each part in its turn. */
+static int64_t tailed(struct random *random, int64_t index, int tile, int most_whole)
 {
-    if (rows == 0 || columns == 0 || p->batch == 0) {
-        return 0;
-    }
-    int64_t last = element_index(p->order, rows - 1, columns - 1, ld) + (p->batch - 1) * stride;
-    return (size_t)(last + 1) * carat_type_size(type);
+    int64_t length = tile > 0 ? tile : 32;
+    return length * random_between(random, 0, most_whole) + 1 + index % length;
 }
 
-struct matrices {
-    struct buffer a;
-    struct buffer b;
-    struct buffer d;
-    struct buffer alpha;
-    struct buffer beta;
-};
-
-static void matrices_destroy(struct matrices *x)
+/* Types that the row multiplies, and any C and D where it knows them. */
+static struct trial types_for(struct random *random, const struct kernel *row)
 {
-    buffer_destroy(&x->a);
-    buffer_destroy(&x->b);
-    buffer_destroy(&x->d);
-    buffer_destroy(&x->alpha);
-    buffer_destroy(&x->beta);
+    carat_type type_a = (carat_type)row->element;
+    carat_type type_b = row->element_b ? (carat_type)row->element_b : type_a;
+    struct trial trial = trial_of(type_a, type_b, carat_gemm_describe(type_a, 1, 1, 1).type_cd, 1, 1, 1);
+    trial.problem.accuracy = (carat_accuracy)row->accuracy;
+    if (row->epilogue) {
+        const struct trial_types *types;
+        do {
+            types = &trial_types[random_between(random, 0, trial_type_count - 1)];
+        } while (types->a != type_a || types->b != type_b);
+        trial.problem.type_cd = types->cd;
+        trial.problem.type_bias = carat_scalar_type(types->cd);
+    }
+    return trial;
 }
 
-/* Random A and B; D random where it is read, else poison. */
-static carat_status matrices_create(const struct product *x, uint64_t seed, struct matrices *matrices)
+static int64_t up_to(int64_t length, int64_t unit) { return (length + unit - 1) / unit * unit; }
+
+/* Moves what the row wants aligned to where it is. */
+static void align(struct trial *trial, int64_t unit)
 {
-    const carat_gemm_problem *p = &x->problem;
-    bool ta = p->op_a == CARAT_TRANSPOSE;
-    bool tb = p->op_b == CARAT_TRANSPOSE;
-    size_t shift = (size_t)x->shift * carat_type_size(p->type_a);
-    size_t scalar_bytes = carat_type_size(carat_scalar_type(p->type_cd));
-    enum place scalars = x->scalars_on_device ? PLACE_DEVICE : PLACE_PAGEABLE;
-    memset(matrices, 0, sizeof(*matrices));
-    bool made = buffer_create(
-        &matrices->a, x->place,
-        stored_bytes(p, ta ? p->k : p->m, ta ? p->m : p->k, p->lda, p->stride_a, p->type_a), shift);
-    made = buffer_create(&matrices->b, x->place,
-                         stored_bytes(p, tb ? p->n : p->k, tb ? p->k : p->n, p->ldb, p->stride_b, p->type_a),
-                         shift) &&
-           made;
-    made = buffer_create(&matrices->d, x->place, stored_bytes(p, p->m, p->n, p->ldd, p->stride_d, p->type_cd),
-                         0) &&
-           made;
-    made = buffer_create(&matrices->alpha, scalars, scalar_bytes, 0) && made;
-    made = buffer_create(&matrices->beta, scalars, scalar_bytes, 0) && made;
-    if (!made) {
-        return CARAT_OUT_OF_HOST_MEMORY;
-    }
-    struct random random = {seed};
-    buffer_fill(&matrices->a, p->type_a, &random);
-    buffer_fill(&matrices->b, p->type_a, &random);
-    if (x->beta != 0) {
-        buffer_fill(&matrices->d, p->type_cd, &random);
-    } else {
-        for (size_t i = 0; i < matrices->d.bytes / carat_type_size(p->type_cd); i++) {
-            element_poison(p->type_cd, buffer_picture(&matrices->d), (int64_t)i);
-        }
-    }
-    struct scalar alpha = scalar_of(p->type_cd, x->alpha);
-    struct scalar beta = scalar_of(p->type_cd, x->beta);
-    memcpy(buffer_picture(&matrices->alpha), alpha.bits, scalar_bytes);
-    memcpy(buffer_picture(&matrices->beta), beta.bits, scalar_bytes);
-    const struct buffer *all[] = {&matrices->a, &matrices->b, &matrices->d, &matrices->alpha,
-                                  &matrices->beta};
-    for (int i = 0; i < 5; i++) {
-        carat_status status = buffer_upload(all[i]);
-        if (status != CARAT_OK) {
-            return status;
-        }
-    }
-    return CARAT_OK;
+    carat_gemm_problem *p = &trial->problem;
+    p->lda = up_to(p->lda, unit);
+    p->ldb = up_to(p->ldb, unit);
+    p->stride_a = up_to(p->stride_a, unit);
+    p->stride_b = up_to(p->stride_b, unit);
 }
 
-static carat_status run_on(const struct product *x, const struct matrices *m, void *stream)
+/* One attempt at a trial that the row can do; later ones ask for less. */
+static struct trial attempt_row(struct random *random, const struct kernel *row, int64_t index, int attempt)
 {
-    const void *alpha = buffer_pointer(&m->alpha);
-    const void *beta = buffer_pointer(&m->beta);
-    void *d = buffer_pointer(&m->d);
-    const void *c = x->beta != 0 ? d : NULL;
-    if (x->row) {
+    int64_t unit = unit_of(row);
+    struct trial trial = types_for(random, row);
+    carat_gemm_problem *p = &trial.problem;
+    p->m = tailed(random, index, row->tile_m, cases(2, 1));
+    p->n = tailed(random, index * 7, row->tile_n, cases(2, 1));
+    p->k = tailed(random, index * 5, row->tile_k, cases(7, 2));
+    if (attempt % 4 == 2) { /* rows for few columns or few rows */
+        p->n = 1 + index % 16;
+    } else if (attempt % 4 == 3) {
+        p->m = 1 + index % 16;
+    }
+    if (attempt >= 8) {
+        p->k = up_to(p->k, unit);
+    }
+    if (attempt >= 32) {
+        p->m = up_to(p->m, unit);
+        p->n = up_to(p->n, unit);
+    }
+    trial_random_placing(random, &trial);
+    if (row->epilogue && !random_one_in(random, 4)) {
+        trial_random_epilogue(random, &trial);
+    }
+    if (random_one_in(random, 5)) {
+        trial_random_batch(random, 5, &trial);
+    }
+    if (attempt > 0) {
+        align(&trial, unit);
+    }
+    trial.shift_a = up_to(trial.shift_a, unit);
+    trial.shift_b = up_to(trial.shift_b, unit);
+    trial.way = WAY_ROW;
+    trial.row = row;
+    return trial;
+}
+
+static bool make_row(int64_t index, void *what, struct trial *trial)
+{
+    const struct kernel *row = what;
+    struct random random = random_of(row - carat_catalog, index);
+    for (int attempt = 0; attempt < 100; attempt++) {
         struct problem problem;
-        struct operands operands;
-        carat_status status = problem_check(&x->problem, &problem);
-        if (status == CARAT_OK) {
-            status = problem_operands(&problem, alpha, buffer_pointer(&m->a), buffer_pointer(&m->b), beta, c,
-                                      d, &(carat_run){.stream = stream}, &operands);
-        }
-        return status == CARAT_OK ? cuda_gemm_with(device, x->row, &problem, &operands, stream) : status;
-    }
-    carat_run run = {.stream = stream};
-    return carat_gemm(context, &x->problem, alpha, buffer_pointer(&m->a), buffer_pointer(&m->b), beta, c, d,
-                      &run);
-}
-
-/* The i-th of `wanted` positions out of length: all, or the ends and one of each strip between. */
-static int64_t position(int64_t i, int64_t wanted, int64_t length, struct random *random)
-{
-    if (wanted >= length) {
-        return i;
-    }
-    int64_t begin = length * i / wanted;
-    int64_t end = length * (i + 1) / wanted;
-    return i == 0 ? 0 : i == wanted - 1 ? length - 1 : random_between(random, begin, end - 1);
-}
-
-/* Compares D with the reference, on samples where it is large, and all around D with what was there. */
-static bool compare(const struct product *x, const struct matrices *m, char *why, size_t why_size)
-{
-    const carat_gemm_problem *p = &x->problem;
-    unsigned char *now = malloc(buffer_total(&m->d));
-    if (!now || carat_copy(context, now, m->d.memory, buffer_total(&m->d), NULL) != CARAT_OK) {
-        snprintf(why, why_size, "D could not be fetched: %s", carat_last_message());
-        free(now);
-        return false;
-    }
-    void *d = now + GUARD_BYTES + m->d.shift;
-    struct random random = {77};
-    double budget = reduced ? 2e5 : 2e6; /* multiply-adds of the reference */
-    int64_t side = 6;
-    while (side < 300 && (double)(side * side * 4) * (double)(p->k + 1) * (double)p->batch < budget) {
-        side *= 2;
-    }
-    int64_t rows = side < p->m ? side : p->m;
-    int64_t columns = side < p->n ? side : p->n;
-    bool right = true;
-    for (int64_t index = 0; index < p->batch && right; index++) {
-        for (int64_t j = 0; j < columns && right; j++) {
-            int64_t column = position(j, columns, p->n, &random);
-            for (int64_t i = 0; i < rows && right; i++) {
-                int64_t row = position(i, rows, p->m, &random);
-                struct expected expected =
-                    reference_gemm(p, buffer_picture(&m->alpha), buffer_picture(&m->a), buffer_picture(&m->b),
-                                   buffer_picture(&m->beta), buffer_picture(&m->d), NULL, index, row, column);
-                int64_t at = index * p->stride_d + element_index(p->order, row, column, p->ldd);
-                right = expected_holds(&expected, p->type_cd, d, at);
-                if (!right) {
-                    snprintf(why, why_size,
-                             "D(%" PRId64 ", %" PRId64 ") of problem %" PRId64
-                             " is %.17Lg, not %.17Lg within %.3Lg",
-                             row, column, index, element_get(p->type_cd, d, at), expected.value,
-                             expected.bound);
-                }
-            }
+        *trial = attempt_row(&random, row, index, attempt);
+        if (problem_check(&trial->problem, &problem) == CARAT_OK &&
+            kernel_multiplies(row, &device->traits, &problem)) {
+            return true;
         }
     }
-    /* With D's elements put back, every other byte is as it was. */
-    size_t size = carat_type_size(p->type_cd);
-    for (int64_t index = 0; index < p->batch; index++) {
-        for (int64_t j = 0; j < p->n; j++) {
-            for (int64_t i = 0; i < p->m; i++) {
-                size_t at = (size_t)(index * p->stride_d + element_index(p->order, i, j, p->ldd)) * size;
-                memcpy((char *)d + at, (char *)buffer_picture(&m->d) + at, size);
-            }
-        }
+    return false;
+}
+
+/* Rungs of the ladder take column-major matrices without a transpose, one problem. */
+static bool make_rung(int64_t index, void *what, struct trial *trial)
+{
+    const struct kernel *row = what;
+    struct random random = random_of(row - carat_catalog, index);
+    int64_t unit = unit_of(row);
+    *trial = types_for(&random, row);
+    carat_gemm_problem *p = &trial->problem;
+    p->m = up_to(tailed(&random, index, row->tile_m, cases(2, 1)), unit);
+    p->n = up_to(tailed(&random, index * 7, row->tile_n, cases(2, 1)), unit);
+    p->k = up_to(tailed(&random, index * 5, row->tile_k, cases(7, 2)), unit);
+    trial_random_placing(&random, trial);
+    trial_layout(trial, CARAT_COLUMN_MAJOR, 0, unit * random_between(&random, 0, 2));
+    trial->shift_a = trial->shift_b = 0;
+    trial->way = WAY_ROW;
+    trial->row = row;
+    return true;
+}
+
+static void check_row(const struct kernel *row)
+{
+    bool rung = row->operation == OPERATION_LADDER;
+    begin_group();
+    if (cuda_kernel_check(device, row) != CARAT_OK) {
+        printf("%-28s skipped: %s\n", row->name, carat_last_message());
+        total.skipped++;
+        return;
     }
-    if (right && memcmp(now, m->d.picture, buffer_total(&m->d)) != 0) {
-        right = false;
-        snprintf(why, why_size, "bytes around D's elements were written");
+    int tail = row->tile_m > row->tile_n ? row->tile_m : row->tile_n;
+    int count = tail < 64 ? 64 : tail > 256 ? 256 : tail;
+    group = crew_try(crew, rung ? make_rung : make_row, (void *)(uintptr_t)row,
+                     option.reduced ? 3
+                     : rung         ? 48
+                                    : count,
+                     1, option.deadline);
+    if (group.passed + group.failed + group.left_out == 0) {
+        failed("%s: no trial was to be had that it does: %s", row->name, carat_last_message());
     }
-    free(now);
-    return right;
+    end_group(row->name);
 }
-
-/* Runs a product and counts it. Where a row refuses the product, it is skipped. */
-static void check_product(const struct product *x)
-{
-    struct matrices m;
-    char text[400];
-    char why[400];
-    describe(x, text, sizeof(text));
-    carat_status status =
-        matrices_create(x, 1234567 + (uint64_t)(x->problem.m * 31 + x->problem.n * 7 + x->problem.k), &m);
-    if (status != CARAT_OK) {
-        failed("%s: its matrices: %s", text, carat_last_message());
-    } else {
-        status = run_on(x, &m, NULL);
-        if (status == CARAT_OK) {
-            status = carat_synchronize(context, NULL);
-        }
-        if (status == CARAT_UNSUPPORTED && x->row) {
-            group.skipped++;
-        } else if (status != CARAT_OK) {
-            failed("%s: %s: %s", text, carat_status_name(status), carat_last_message());
-        } else if (!compare(x, &m, why, sizeof(why))) {
-            failed("%s: %s", text, why);
-        } else {
-            group.passed++;
-        }
-    }
-    matrices_destroy(&m);
-}
-
-/* A product with tight or padded matrices (pad: elements behind every column or row). */
-static struct product product_of(carat_type type, carat_order order, int ops, int64_t m, int64_t n, int64_t k,
-                                 int64_t pad)
-{
-    struct product x = {.problem = carat_gemm_describe(type, m, n, k), .alpha = 1};
-    carat_gemm_problem *p = &x.problem;
-    p->order = order;
-    p->op_a = ops & 2 ? CARAT_TRANSPOSE : CARAT_NO_TRANSPOSE;
-    p->op_b = ops & 1 ? CARAT_TRANSPOSE : CARAT_NO_TRANSPOSE;
-    p->lda = packed_ld(order, ops & 2 ? k : m, ops & 2 ? m : k) + pad;
-    p->ldb = packed_ld(order, ops & 1 ? n : k, ops & 1 ? k : n) + pad;
-    p->ldd = p->ldc = packed_ld(order, m, n) + pad;
-    return x;
-}
-
-/* Makes it a batch, with a gap between the problems. */
-static void make_batch(struct product *x, int64_t batch, int64_t gap)
-{
-    carat_gemm_problem *p = &x->problem;
-    int64_t a = p->lda * (p->m > p->k ? p->m : p->k);
-    int64_t b = p->ldb * (p->k > p->n ? p->k : p->n);
-    p->batch = batch;
-    p->stride_a = a + gap;
-    p->stride_b = b + gap;
-    p->stride_c = p->stride_d = p->ldd * (p->m > p->n ? p->m : p->n) + gap;
-}
-
-struct shape {
-    int64_t m;
-    int64_t n;
-    int64_t k;
-};
-
-static const struct shape small_shapes[] = {{33, 17, 20}, {64, 64, 32}, {1, 1, 1}};
-static const struct shape shapes[] = {{1, 1, 1},       {3, 5, 7},      {33, 65, 129},  {128, 128, 128},
-                                      {129, 257, 100}, {256, 384, 64}, {100, 1, 300},  {1, 100, 300},
-                                      {77, 31, 0},     {512, 130, 40}, {64, 64, 1000}, {1000, 700, 90},
-                                      {260, 132, 516}, {128, 256, 17}};
-
-static const struct shape *shape_list(int *count)
-{
-    *count = reduced ? (int)(sizeof(small_shapes) / sizeof(small_shapes[0]))
-                     : (int)(sizeof(shapes) / sizeof(shapes[0]));
-    return reduced ? small_shapes : shapes;
-}
-
-/* ---- The groups ---- */
 
 static void check_rows(void)
 {
-    int count;
-    const struct shape *list = shape_list(&count);
-    for (int r = 0; r < carat_catalog_count; r++) {
-        const struct kernel *row = &carat_catalog[r];
-        if (row->operation != OPERATION_GEMM && row->operation != OPERATION_LADDER) {
-            continue;
+    for (int i = 0; i < carat_catalog_count; i++) {
+        const struct kernel *row = &carat_catalog[i];
+        if ((row->operation == OPERATION_GEMM || row->operation == OPERATION_LADDER) &&
+            (!option.rows || strstr(row->name, option.rows))) {
+            check_row(row);
         }
-        begin_group();
-        if (cuda_kernel_check(device, row) != CARAT_OK) {
-            printf("%-28s skipped: %s\n", row->name, carat_last_message());
-            total.skipped++;
-            continue;
-        }
-        bool ladder = row->operation == OPERATION_LADDER;
-        for (int s = 0; s < count; s++) {
-            /* A row that wants aligned columns gets them: its dimensions rounded up. */
-            int64_t unit = row->alignment > (int)carat_type_size((carat_type)row->element)
-                               ? row->alignment / (int64_t)carat_type_size((carat_type)row->element)
-                               : 1;
-            int64_t m = (list[s].m + unit - 1) / unit * unit;
-            int64_t n = (list[s].n + unit - 1) / unit * unit;
-            int64_t k = (list[s].k + unit - 1) / unit * unit;
-            for (int ops = 0; ops < (ladder ? 1 : 4); ops++) {
-                if (row->layout != LAYOUT_ANY && row->layout != LAYOUT_NN + ops) {
-                    continue;
-                }
-                struct product x =
-                    product_of((carat_type)row->element, CARAT_COLUMN_MAJOR, ops, m, n, k, s % 2 ? unit : 0);
-                x.row = row;
-                x.alpha = s % 3 ? -2 : 1;
-                x.beta = s % 2 ? 3 : 0;
-                x.scalars_on_device = s % 4 == 3;
-                check_product(&x);
-            }
-        }
-        if (!ladder) {
-            struct product x =
-                product_of((carat_type)row->element, CARAT_COLUMN_MAJOR,
-                           row->layout == LAYOUT_ANY ? 0 : row->layout - LAYOUT_NN, 48, 32, 64, 0);
-            x.row = row;
-            make_batch(&x, 3, 64);
-            check_product(&x);
-        }
-        if (row->rung > 0 || !ladder) {
-            struct product x =
-                product_of((carat_type)row->element, CARAT_COLUMN_MAJOR,
-                           row->layout == LAYOUT_ANY ? 0 : row->layout - LAYOUT_NN, 64, 48, 32, 0);
-            x.row = row;
-            x.alpha = 0; /* A and B are not read */
-            x.beta = 2;
-            check_product(&x);
-        }
-        end_group(row->name);
     }
+}
+
+/* ---- The library's own choice ---- */
+
+enum group_number {
+    GROUP_COMBINATIONS = 100000, /* past the rows */
+    GROUP_RANDOM,
+    GROUP_EDGES,
+    GROUP_PACKED,
+    GROUP_DEEP,
+    GROUP_BATCHES,
+    GROUP_SPECIAL,
+    GROUP_NOTHING,
+    GROUP_THIN,
+    GROUP_LARGE,
+    GROUP_HOST,
+    GROUP_BITS,
+    GROUP_STREAMS,
+    GROUP_GRAPHS
+};
+
+static const struct trial_limits small = {150, 5, 1e6, 40000};
+static const struct trial_limits medium = {700, 9, 2e8, 2000000};
+
+static struct trial random_trial(struct random *random)
+{
+    return trial_random(random, option.reduced ? &small : &medium);
+}
+
+/* Gives a trial another shape, and a layout and leading dimensions for it. */
+static void reshape(struct random *random, struct trial *trial, int64_t m, int64_t n, int64_t k)
+{
+    trial->problem.m = m;
+    trial->problem.n = n;
+    trial->problem.k = k;
+    trial->problem.batch = 1;
+    trial_random_placing(random, trial);
+}
+
+enum { LAYOUTS = 8, ACTIVATIONS = 5, BIASES = 3 };
+
+/* Every set of types in every layout with every activation and bias. */
+static bool make_combination(int64_t index, void *what, struct trial *trial)
+{
+    (void)what;
+    struct random random = random_of(GROUP_COMBINATIONS, index);
+    int64_t number = option.reduced ? index * 7919 : index;
+    const struct trial_types *types = &trial_types[number % trial_type_count];
+    number /= trial_type_count;
+    int64_t most = option.reduced ? 70 : 200;
+    *trial = trial_of(types->a, types->b, types->cd, 1, 1, 1);
+    carat_gemm_problem *p = &trial->problem;
+    p->accuracy = types->accuracy;
+    reshape(&random, trial, random_between(&random, 1, most), random_between(&random, 1, most),
+            random_between(&random, 1, most));
+    trial_random_epilogue(&random, trial);
+    trial_layout(trial, (carat_order)(number % 2), (int)(number / 2 % 4), random_between(&random, 0, 17));
+    number /= LAYOUTS;
+    p->bias = (carat_bias)(number % BIASES);
+    p->activation = (carat_activation)(number / BIASES % ACTIVATIONS);
+    if (carat_scalar_type(p->type_cd) == CARAT_S32 && p->activation > CARAT_ACTIVATION_RELU) {
+        p->activation = CARAT_ACTIVATION_RELU;
+    }
+    return true;
+}
+
+static bool make_random(int64_t index, void *what, struct trial *trial)
+{
+    (void)what;
+    struct random random = random_of(GROUP_RANDOM, index);
+    *trial = random_trial(&random);
+    return true;
+}
+
+/* Whole tiles, one less and one more. */
+static bool make_edges(int64_t index, void *what, struct trial *trial)
+{
+    (void)what;
+    struct random random = random_of(GROUP_EDGES, index);
+    static const int64_t tiles[] = {64, 128, 192, 256, 320, 384, 512, 640};
+    int most = cases(7, 1);
+    int64_t sides[3];
+    for (int i = 0; i < 3; i++) {
+        sides[i] = tiles[random_between(&random, 0, most)] + random_between(&random, -1, 1);
+    }
+    *trial = random_trial(&random);
+    reshape(&random, trial, sides[0], sides[1], sides[2]);
+    return true;
+}
+
+/* Few tiles and a long K: the library splits it. */
+static bool make_deep(int64_t index, void *what, struct trial *trial)
+{
+    (void)what;
+    struct random random = random_of(GROUP_DEEP, index);
+    *trial = random_trial(&random);
+    reshape(&random, trial, random_between(&random, 1, cases(300, 40)),
+            random_between(&random, 1, cases(300, 40)),
+            random_between(&random, cases(2000, 500), cases(16000, 1500)));
+    return true;
+}
+
+static bool make_packed(int64_t index, void *what, struct trial *trial)
+{
+    (void)what;
+    struct random random = random_of(GROUP_PACKED, index);
+    *trial = random_trial(&random);
+    trial->way = WAY_PACKED;
+    return true;
+}
+
+static bool make_batch(int64_t index, void *what, struct trial *trial)
+{
+    (void)what;
+    struct random random = random_of(GROUP_BATCHES, index);
+    *trial = random_trial(&random);
+    int64_t most = cases(150, 40);
+    reshape(&random, trial, random_between(&random, 1, most), random_between(&random, 1, most),
+            random_between(&random, 1, most));
+    trial_random_batch(&random, cases(20, 4), trial);
+    return true;
+}
+
+static bool make_special(int64_t index, void *what, struct trial *trial)
+{
+    (void)what;
+    struct random random = random_of(GROUP_SPECIAL, index);
+    *trial = random_trial(&random);
+    trial->special = true;
+    if (trial->alpha == 0) {
+        trial->alpha = 1;
+    }
+    return true;
+}
+
+/* No products at all: alpha or a dimension is 0; A and B hold NaN and are not read. */
+static bool make_nothing(int64_t index, void *what, struct trial *trial)
+{
+    (void)what;
+    struct random random = random_of(GROUP_NOTHING, index);
+    *trial = random_trial(&random);
+    const carat_gemm_problem *p = &trial->problem;
+    int which = (int)(index % 8);
+    if (which < 5) {
+        trial->alpha = 0;
+    } else {
+        int64_t none = which == 5 ? 0 : random_between(&random, 1, 50);
+        int64_t more = random_between(&random, 1, 50);
+        reshape(&random, trial, which == 6 ? 0 : p->m, which == 7 ? 0 : more, none);
+    }
+    return true;
+}
+
+/* One to sixteen columns or rows. */
+static bool make_thin(int64_t index, void *what, struct trial *trial)
+{
+    (void)what;
+    struct random random = random_of(GROUP_THIN, index);
+    *trial = random_trial(&random);
+    int64_t few = 1 + index % 17;
+    int64_t many = random_between(&random, 1, cases(3000, 150));
+    int64_t k = random_between(&random, 1, cases(3000, 150));
+    bool columns = random_one_in(&random, 2);
+    reshape(&random, trial, columns ? many : few, columns ? few : many, k);
+    return true;
+}
+
+static bool make_large(int64_t index, void *what, struct trial *trial)
+{
+    (void)what;
+    struct random random = random_of(GROUP_LARGE, index);
+    *trial = random_trial(&random);
+    reshape(&random, trial, random_between(&random, 1000, 3000), random_between(&random, 1000, 3000),
+            random_between(&random, 500, 2000));
+    return true;
+}
+
+static bool make_host(int64_t index, void *what, struct trial *trial)
+{
+    (void)what;
+    struct random random = random_of(GROUP_HOST, index);
+    *trial = random_trial(&random);
+    if (!option.reduced && index % 40 == 0) { /* several slots of staging, and several blocks of D */
+        reshape(&random, trial, random_between(&random, 3000, 5000), random_between(&random, 3000, 6000),
+                random_between(&random, 2000, 3000));
+    }
+    trial->place = index % 2 ? PLACE_PINNED : PLACE_PAGEABLE;
+    return true;
+}
+
+/* Of all kinds that there are. */
+static bool make_any(int64_t index, void *what, struct trial *trial)
+{
+    static trial_maker *const makers[] = {make_random, make_deep, make_packed, make_batch, make_thin};
+    return makers[index % 5](GROUP_BITS + index, what, trial);
 }
 
 static void check_products(void)
 {
-    int count;
-    const struct shape *list = shape_list(&count);
-    static const double scalars[][2] = {{1, 0}, {-2, 3}, {0, 2}};
-    begin_group();
-    for (int t = 0; t < TYPE_COUNT; t++) {
-        for (int ops = 0; ops < 4; ops++) {
-            for (int s = 0; s < count; s++) {
-                for (int order = 0; order < 2; order++) {
-                    struct product x =
-                        product_of(types[t], (carat_order)order, ops, list[s].m, list[s].n, list[s].k, 0);
-                    x.alpha = scalars[(s + ops + order) % 3][0];
-                    x.beta = scalars[(s + ops + order) % 3][1];
-                    check_product(&x);
-                }
-            }
-        }
+    int combinations = trial_type_count * LAYOUTS * BIASES * ACTIVATIONS;
+    try_group("types, layouts, epilogues", make_combination, NULL, cases(combinations, 96), 1);
+    try_group("random products", make_random, NULL, cases(2500, 60), 1);
+    try_group("whole tiles and their edges", make_edges, NULL, cases(800, 20), 1);
+    try_group("A and B packed", make_packed, NULL, cases(600, 30), 1);
+    try_group("split K", make_deep, NULL, cases(300, 30), 1);
+    try_group("one to seventeen columns", make_thin, NULL, cases(500, 20), 1);
+    try_group("batches", make_batch, NULL, cases(600, 30), 1);
+    try_group("NaN and infinity", make_special, NULL, cases(600, 30), 1);
+    try_group("nothing to multiply", make_nothing, NULL, cases(200, 16), 1);
+    try_group("host pointers", make_host, NULL, cases(240, 20), 1);
+    try_group("the same bits, ten runs", make_any, NULL, cases(300, 10), 10);
+    if (!option.reduced) {
+        try_group("large", make_large, NULL, 64, 1);
     }
-    end_group("all types and layouts");
-
-    begin_group();
-    for (int t = 0; t < TYPE_COUNT; t++) {
-        for (int ops = 0; ops < 4; ops++) {
-            for (int pad = 0; pad < 3; pad++) {
-                struct product x = product_of(types[t], CARAT_COLUMN_MAJOR, ops, 127, 66, 70, pad);
-                x.shift = pad; /* addresses and columns that no wide access can walk */
-                x.beta = 1;
-                x.scalars_on_device = true;
-                check_product(&x);
-            }
-        }
-    }
-    end_group("odd addresses and columns");
-
-    begin_group();
-    for (int t = 0; t < TYPE_COUNT; t++) {
-        for (int ops = 0; ops < 4; ops++) {
-            struct product x = product_of(types[t], CARAT_COLUMN_MAJOR, ops, 40, 24, 32, 0);
-            make_batch(&x, 5, ops % 2 ? 3 : 64);
-            check_product(&x);
-            x.problem.stride_a = 0; /* one A for all */
-            x.beta = -1;
-            check_product(&x);
-        }
-    }
-    end_group("batches");
-
-    begin_group();
-    for (int t = 0; t < TYPE_COUNT; t++) {
-        for (int ops = 0; ops < 4; ops++) {
-            struct product x =
-                product_of(types[t], CARAT_COLUMN_MAJOR, ops, 24, 20, reduced ? 1500 : 30000, 0);
-            x.alpha = 2;
-            x.beta = 1;
-            check_product(&x);
-        }
-    }
-    end_group("split K");
-    if (reduced) {
-        return;
-    }
-    begin_group();
-    for (int t = 0; t < TYPE_COUNT; t++) {
-        for (int ops = 0; ops < 4; ops++) {
-            struct product x = product_of(types[t], CARAT_COLUMN_MAJOR, ops, 2048, 1536, 1024, 0);
-            check_product(&x);
-            x = product_of(types[t], CARAT_ROW_MAJOR, ops, 1531, 1023, 777, 0);
-            check_product(&x);
-        }
-    }
-    end_group("large");
 }
 
-static void check_host_pointers(void)
+/* ---- Streams and graphs ---- */
+
+/* A trial that may run again and again: it does not read what it writes. */
+static struct trial repeatable(int64_t group_number, int64_t index)
 {
-    begin_group();
-    for (int t = 0; t < TYPE_COUNT; t++) {
-        for (int place = PLACE_PINNED; place <= PLACE_PAGEABLE; place++) {
-            for (int ops = 0; ops < 4; ops++) {
-                struct product x = reduced
-                                       ? product_of(types[t], CARAT_COLUMN_MAJOR, ops, 40, 30, 20, ops)
-                                       : product_of(types[t], CARAT_COLUMN_MAJOR, ops, 700, 500, 300, ops);
-                x.place = (enum place)place;
-                x.beta = ops % 2;
-                check_product(&x);
-            }
-            struct product x = product_of(types[t], CARAT_ROW_MAJOR, 1, 60, 50, 40, 1);
-            x.place = (enum place)place;
-            make_batch(&x, 4, 5);
-            check_product(&x);
-        }
-    }
-    if (!reduced) { /* several slots of staging, and several blocks of D */
-        for (int place = PLACE_PINNED; place <= PLACE_PAGEABLE; place++) {
-            struct product x = product_of(CARAT_F32, CARAT_COLUMN_MAJOR, 0, 5000, 6000, 3000, 17);
-            x.place = (enum place)place;
-            x.beta = 1;
-            check_product(&x);
-            x = product_of(CARAT_F64, CARAT_ROW_MAJOR, 3, 4001, 3001, 2001, 0);
-            x.place = (enum place)place;
-            check_product(&x);
-        }
-    }
-    end_group("host pointers");
+    struct random random = random_of(group_number, index);
+    struct trial trial;
+    do {
+        make_any(group_number + (int64_t)(random_bits(&random) >> 40), NULL, &trial);
+    } while (trial.way != WAY_LIBRARY);
+    trial.own_c = true;
+    trial.problem.stride_c = trial.problem.stride_d;
+    trial.problem.ldc = trial.problem.ldd;
+    return trial;
 }
 
-/* Products put on several streams at once, none waited for until all are. */
+static void expect_right(struct lane *lane, const char *what, const struct trial *trial)
+{
+    char text[800];
+    char why[600];
+    if (lane_compare(lane, why, sizeof(why))) {
+        group.passed++;
+    } else {
+        trial_describe(trial, text, sizeof(text));
+        failed("%s: %s: %s", what, text, why);
+    }
+}
+
+/* Products put on several streams by one thread, none waited for until all are. */
 static void check_streams(void)
 {
     enum { STREAMS = 4 };
-    void *streams[STREAMS] = {NULL};
-    struct product x[STREAMS];
-    struct matrices m[STREAMS];
+    struct lane *lanes[STREAMS];
+    struct trial trials[STREAMS];
     begin_group();
     for (int i = 0; i < STREAMS; i++) {
-        x[i] = product_of(types[i % TYPE_COUNT], CARAT_COLUMN_MAJOR, i, 200 + i, 100, reduced ? 40 : 4000, 0);
-        expect(carat_stream_create(context, &streams[i]) == CARAT_OK, "a stream is made");
-        expect(matrices_create(&x[i], (uint64_t)i + 5, &m[i]) == CARAT_OK, "matrices are made");
+        trials[i] = repeatable(GROUP_STREAMS, i);
+        lanes[i] = lane_create(context);
+        if (!lanes[i]) {
+            failed("a stream: %s", carat_last_message());
+            return;
+        }
+        expect(lane_place(lanes[i], &trials[i]) == CARAT_OK, "matrices are made");
     }
-    expect(carat_synchronize(context, NULL) == CARAT_OK, "the uploads end");
     bool ran = true;
-    for (int round = 0; round < (reduced ? 2 : 20); round++) {
+    for (int round = 0; round < cases(20, 2); round++) {
         for (int i = 0; i < STREAMS; i++) {
-            ran = ran && run_on(&x[i], &m[i], streams[i]) == CARAT_OK;
+            ran = ran && lane_run(lanes[i], lane_stream(lanes[i])) == CARAT_OK;
         }
     }
     expect(ran, "products go on streams");
     for (int i = 0; i < STREAMS; i++) {
-        char why[400];
-        expect(carat_synchronize(context, streams[i]) == CARAT_OK, "a stream ends");
-        if (compare(&x[i], &m[i], why, sizeof(why))) {
-            group.passed++;
-        } else {
-            failed("stream %d: %s", i, why);
-        }
-        expect(carat_stream_destroy(context, streams[i]) == CARAT_OK, "a stream goes");
-        matrices_destroy(&m[i]);
+        expect_right(lanes[i], "on a stream of several", &trials[i]);
+        lane_destroy(lanes[i]);
     }
     end_group("streams");
+}
+
+static void check_graph(struct lane *lane, const struct trial *trial)
+{
+    void *stream = lane_stream(lane);
+    void *graph = NULL;
+    expect(lane_place(lane, trial) == CARAT_OK, "matrices are made");
+    expect(lane_run(lane, stream) == CARAT_OK, "one call goes before the capture");
+    expect(carat_synchronize(context, stream) == CARAT_OK, "the stream is idle");
+    expect(cuda_capture_begin(device, stream) == CARAT_OK, "a capture begins");
+    expect(lane_run(lane, stream) == CARAT_OK, "a call is captured");
+    expect(cuda_capture_end(device, stream, &graph) == CARAT_OK && graph, "a graph comes of it");
+    /* D is poisoned again, so that only the replay can have written it. */
+    expect(lane_restore(lane) == CARAT_OK, "D is poisoned");
+    for (int i = 0; i < 3 && graph; i++) {
+        expect(cuda_graph_launch(device, graph, stream) == CARAT_OK, "a replay starts");
+    }
+    expect_right(lane, "replayed", trial);
+    cuda_graph_destroy(device, graph);
 }
 
 static void check_graphs(void)
 {
     begin_group();
-    for (int t = 0; t < TYPE_COUNT; t++) {
-        for (int split = 0; split < 2; split++) {
-            struct product x =
-                product_of(types[t], CARAT_COLUMN_MAJOR, 2, 48, 40, split ? reduced ? 1500 : 20000 : 64, 0);
-            struct matrices m;
-            void *stream = NULL;
-            void *graph = NULL;
-            carat_plan *plan = NULL;
-            char why[400];
-            expect(matrices_create(&x, 99, &m) == CARAT_OK, "matrices are made");
-            expect(carat_stream_create(context, &stream) == CARAT_OK, "a stream is made");
-            expect(run_on(&x, &m, stream) == CARAT_OK, "one call goes before the capture");
-            expect(carat_plan_create(context, &x.problem, &plan) == CARAT_OK, "the problem is planned");
-            expect(carat_synchronize(context, stream) == CARAT_OK, "the stream is idle");
-            expect(cuda_capture_begin(device, stream) == CARAT_OK, "a capture begins");
-            expect(run_on(&x, &m, stream) == CARAT_OK, "a call is captured");
-            expect(cuda_capture_end(device, stream, &graph) == CARAT_OK && graph, "a graph comes of it");
-            /* D is poisoned again, so that only the replay can have written it. */
-            expect(buffer_upload(&m.d) == CARAT_OK, "D is poisoned");
-            for (int i = 0; i < 3 && graph; i++) {
-                expect(cuda_graph_launch(device, graph, stream) == CARAT_OK, "a replay starts");
-            }
-            expect(carat_synchronize(context, stream) == CARAT_OK, "the replays end");
-            if (compare(&x, &m, why, sizeof(why))) {
-                group.passed++;
-            } else {
-                failed("graph, %s: %s", carat_type_name(types[t]), why);
-            }
-            cuda_graph_destroy(device, graph);
-            carat_plan_destroy(plan);
-            carat_stream_destroy(context, stream);
-            matrices_destroy(&m);
+    struct lane *lane = lane_create(context);
+    if (!lane) {
+        failed("a stream: %s", carat_last_message());
+        return;
+    }
+    for (int i = 0; i < cases(60, 8); i++) {
+        if (time_left()) {
+            struct trial trial = repeatable(GROUP_GRAPHS, i);
+            check_graph(lane, &trial);
         }
     }
+    lane_destroy(lane);
     end_group("graphs");
 }
 
-/* The same call gives the same bits. */
-static void check_bits(void)
-{
-    enum { RUNS = 10 };
-    begin_group();
-    for (int t = 0; t < TYPE_COUNT; t++) {
-        for (int kind = 0; kind < 3; kind++) {
-            struct product x =
-                kind == 0   ? product_of(types[t], CARAT_COLUMN_MAJOR, 0, 150, 130, 97, 0)
-                : kind == 1 ? product_of(types[t], CARAT_COLUMN_MAJOR, 1, 30, 20, reduced ? 1500 : 30000, 0)
-                            : product_of(types[t], CARAT_COLUMN_MAJOR, 2, reduced ? 64 : 1024, 256, 128, 0);
-            struct matrices m;
-            expect(matrices_create(&x, 3, &m) == CARAT_OK, "matrices are made");
-            unsigned char *first = malloc(buffer_total(&m.d));
-            unsigned char *later = malloc(buffer_total(&m.d));
-            bool same = first && later;
-            for (int run = 0; run < RUNS && same; run++) {
-                same = run_on(&x, &m, NULL) == CARAT_OK && carat_synchronize(context, NULL) == CARAT_OK &&
-                       carat_copy(context, run ? later : first, m.d.memory, buffer_total(&m.d), NULL) ==
-                           CARAT_OK &&
-                       (run == 0 || memcmp(first, later, buffer_total(&m.d)) == 0);
-            }
-            char text[400];
-            describe(&x, text, sizeof(text));
-            expect(same, text);
-            free(first);
-            free(later);
-            matrices_destroy(&m);
-        }
-    }
-    end_group("the same bits, ten runs");
-}
+/* ---- scale_add and transpose ---- */
 
-struct worker {
-    int number;
-    int wrong;
-};
-
-static void *work(void *argument)
-{
-    struct worker *worker = argument;
-    void *stream = NULL;
-    if (carat_stream_create(context, &stream) != CARAT_OK) {
-        worker->wrong++;
-        return NULL;
-    }
-    for (int i = 0; i < (reduced ? 2 : 12); i++) {
-        struct product x =
-            product_of(types[(worker->number + i) % TYPE_COUNT], CARAT_COLUMN_MAJOR, i % 4, 60 + i, 50,
-                       i % 3     ? 30
-                       : reduced ? 500
-                                 : 9000,
-                       0);
-        struct matrices m;
-        char why[400];
-        bool right = matrices_create(&x, (uint64_t)worker->number * 100 + (uint64_t)i, &m) == CARAT_OK &&
-                     run_on(&x, &m, stream) == CARAT_OK && carat_synchronize(context, stream) == CARAT_OK &&
-                     compare(&x, &m, why, sizeof(why));
-        worker->wrong += !right;
-        matrices_destroy(&m);
-    }
-    carat_stream_destroy(context, stream);
-    return NULL;
-}
-
-static void check_threads(void)
-{
-    enum { THREADS = 4 };
-    pthread_t threads[THREADS];
-    struct worker workers[THREADS];
-    begin_group();
-    for (int i = 0; i < THREADS; i++) {
-        workers[i] = (struct worker){i, 0};
-        expect(pthread_create(&threads[i], NULL, work, &workers[i]) == 0, "a thread starts");
-    }
-    for (int i = 0; i < THREADS; i++) {
-        pthread_join(threads[i], NULL);
-        expect(workers[i].wrong == 0, "a thread's products are right");
-    }
-    end_group("threads");
-}
-
-/* ---- Around the product ---- */
-
+/* One scale_add, or one transpose, of a matrix among guard bytes; every element is compared. */
 static void check_elementwise(carat_type type, int64_t m, int64_t n, int64_t pad, int64_t shift,
                               bool transpose)
 {
-    struct buffer a;
-    struct buffer b;
     size_t size = carat_type_size(type);
     int64_t lda = m + pad;
     int64_t rows_b = transpose ? n : m;
-    int64_t ldb = rows_b + pad;
     int64_t columns_b = transpose ? m : n;
-    double scale = 1.5;
-    double add = -0.25;
-    struct scalar scale_bits = scalar_of(type, scale);
-    struct scalar add_bits = scalar_of(type, add);
-    bool made = buffer_create(&a, PLACE_DEVICE, (size_t)(lda * (n - 1) + m) * size, (size_t)shift * size);
-    made = buffer_create(&b, PLACE_DEVICE, (size_t)(ldb * (columns_b - 1) + rows_b) * size,
-                         (size_t)shift * size) &&
-           made;
+    int64_t ldb = rows_b + pad;
+    long double scale = 1.5;
+    long double add = -0.25;
+    uint64_t scale_bits[1] = {0};
+    uint64_t add_bits[1] = {0};
     struct random random = {11};
-    unsigned char *now = made ? malloc(buffer_total(&b)) : NULL;
-    carat_status status = now ? CARAT_OK : CARAT_OUT_OF_HOST_MEMORY;
-    if (status == CARAT_OK) {
-        buffer_fill(&a, type, &random);
-        status = buffer_upload(&a);
+    struct guarded a =
+        guarded_create(context, true, (size_t)(lda * (n - 1) + m) * size, (size_t)shift * size);
+    struct guarded b =
+        guarded_create(context, true, (size_t)(ldb * (columns_b - 1) + rows_b) * size, (size_t)shift * size);
+    element_set(carat_scalar_type(type), scale_bits, 0, scale);
+    element_set(carat_scalar_type(type), add_bits, 0, add);
+    for (int64_t i = 0; i < lda * (n - 1) + m; i++) {
+        element_random(type, guarded_content(&a), i, &random);
     }
-    if (status == CARAT_OK) {
-        status = buffer_upload(&b);
-    }
+    carat_status status = guarded_upload(&a);
+    status = status == CARAT_OK ? guarded_upload(&b) : status;
     if (status == CARAT_OK) {
         status = transpose
-                     ? carat_transpose(context, CARAT_COLUMN_MAJOR, type, m, n, buffer_pointer(&a), lda,
-                                       buffer_pointer(&b), ldb, NULL)
-                     : carat_scale_add(context, CARAT_COLUMN_MAJOR, type, m, n, scale_bits.bits,
-                                       buffer_pointer(&a), lda, add_bits.bits, buffer_pointer(&b), ldb, NULL);
+                     ? carat_transpose(context, CARAT_COLUMN_MAJOR, type, m, n, guarded_pointer(&a), lda,
+                                       guarded_pointer(&b), ldb, NULL)
+                     : carat_scale_add(context, CARAT_COLUMN_MAJOR, type, m, n, scale_bits,
+                                       guarded_pointer(&a), lda, add_bits, guarded_pointer(&b), ldb, NULL);
     }
-    if (status == CARAT_OK) {
-        status = carat_copy(context, now, b.memory, buffer_total(&b), NULL);
-    }
-    bool right = status == CARAT_OK;
-    char *content = right ? (char *)now + GUARD_BYTES + b.shift : NULL;
+    bool right = status == CARAT_OK && carat_synchronize(context, NULL) == CARAT_OK;
+    unsigned char *now = right ? guarded_download(&b) : NULL;
+    char *content = right ? guarded_content_of(&b, now) : NULL;
     for (int64_t j = 0; j < n && right; j++) {
         for (int64_t i = 0; i < m && right; i++) {
             int64_t at = transpose ? j + i * ldb : i + j * ldb;
             uint64_t wanted[1];
             if (transpose) {
-                memcpy(wanted, (char *)buffer_picture(&a) + (size_t)(i + j * lda) * size, size);
+                memcpy(wanted, (char *)guarded_content(&a) + (size_t)(i + j * lda) * size, size);
             } else { /* a long double holds the exact value of the fused multiply-add of all types but f64 */
                 element_set(type, wanted, 0,
-                            element_get(type, buffer_picture(&a), i + j * lda) * scale + add);
+                            element_get(type, guarded_content(&a), i + j * lda) * scale + add);
             }
             if (type == CARAT_F64 && !transpose) { /* it was rounded twice: one unit in the last place */
                 long double got = element_get(type, content, at);
@@ -803,10 +615,11 @@ static void check_elementwise(carat_type type, int64_t m, int64_t n, int64_t pad
             } else {
                 right = memcmp(wanted, content + (size_t)at * size, size) == 0;
             }
-            memcpy(content + (size_t)at * size, (char *)buffer_picture(&b) + (size_t)at * size, size);
+            memcpy(content + (size_t)at * size, (char *)guarded_content(&b) + (size_t)at * size, size);
         }
     }
-    right = right && memcmp(now, b.picture, buffer_total(&b)) == 0; /* nothing else was written */
+    /* Nothing else was written. */
+    right = right && memcmp(now, b.expect, guarded_total(&b)) == 0 && guarded_untouched(&a);
     if (right) {
         group.passed++;
     } else {
@@ -815,21 +628,21 @@ static void check_elementwise(carat_type type, int64_t m, int64_t n, int64_t pad
                status == CARAT_OK ? "wrong" : carat_last_message());
     }
     free(now);
-    buffer_destroy(&a);
-    buffer_destroy(&b);
+    guarded_destroy(&a);
+    guarded_destroy(&b);
 }
 
 static void check_around(void)
 {
-    static const struct shape sizes[] = {{1, 1, 0},   {7, 5, 0},   {64, 64, 0},   {129, 67, 0},
-                                         {300, 1, 0}, {1, 300, 0}, {1000, 513, 0}};
+    static const int64_t sizes[][2] = {{1, 1}, {7, 5}, {64, 64}, {129, 67}, {300, 1}, {1, 300}, {1000, 513}};
     begin_group();
-    for (int t = 0; t < TYPE_COUNT; t++) {
-        for (int s = 0; s < (reduced ? 4 : 7); s++) {
-            for (int pad = 0; pad < 2; pad++) {
-                check_elementwise(types[t], sizes[s].m, sizes[s].n, pad * 3, pad, true);
-                if (types[t] != CARAT_S32 && types[t] != CARAT_S8) {
-                    check_elementwise(types[t], sizes[s].m, sizes[s].n, pad * 3, pad, false);
+    for (int type = CARAT_F32; type <= CARAT_E5M2; type++) {
+        bool adds = type <= CARAT_BF16;
+        for (int s = 0; s < cases(7, 4); s++) {
+            for (int pad = 0; pad < 2 && time_left(); pad++) {
+                check_elementwise((carat_type)type, sizes[s][0], sizes[s][1], pad * 3, pad, true);
+                if (adds) {
+                    check_elementwise((carat_type)type, sizes[s][0], sizes[s][1], pad * 3, pad, false);
                 }
             }
         }
@@ -839,72 +652,123 @@ static void check_around(void)
 
 /* ---- Refusals ---- */
 
+/* A plan that needs workspace, and gets too little. */
+static void check_small_workspace(struct lane *lane)
+{
+    struct trial deep = trial_of(CARAT_F32, CARAT_F32, CARAT_F32, 16, 16, cases(200000, 20000));
+    carat_plan *plan = NULL;
+    void *workspace = NULL;
+    float one = 1;
+    float zero = 0;
+    expect(carat_plan_create(context, &deep.problem, &plan) == CARAT_OK, "a deep product is planned");
+    if (plan && carat_plan_workspace(plan) > 256) {
+        expect(carat_allocate(context, CARAT_MEMORY_DEVICE, 256, &workspace) == CARAT_OK,
+               "256 bytes are there");
+        expect(lane_place(lane, &deep) == CARAT_OK, "matrices are made");
+        carat_run run = {.workspace = workspace, .workspace_bytes = 256};
+        struct lane_pointers at = lane_pointers(lane);
+        expect(carat_plan_run(plan, &one, at.a, at.b, &zero, NULL, at.d, &run) == CARAT_WORKSPACE_TOO_SMALL,
+               "a workspace that is too small is refused");
+        carat_release(context, workspace);
+    } else {
+        group.skipped++;
+        printf("  skipped: the plan of a deep product needs no workspace here\n");
+    }
+    carat_plan_destroy(plan);
+}
+
 static void check_refusals(void)
 {
     begin_group();
-    struct product x = product_of(CARAT_F32, CARAT_COLUMN_MAJOR, 0, 16, 16, 16, 0);
-    struct matrices m;
-    expect(matrices_create(&x, 1, &m) == CARAT_OK, "matrices are made");
+    struct lane *lane = lane_create(context);
+    if (!lane) {
+        failed("a stream: %s", carat_last_message());
+        return;
+    }
+    struct trial trial = trial_of(CARAT_F32, CARAT_F32, CARAT_F32, 16, 16, 16);
+    expect(lane_place(lane, &trial) == CARAT_OK, "matrices are made");
+    struct lane_pointers at = lane_pointers(lane);
     float one = 1;
     float zero = 0;
     float host[256] = {0};
-    void *a = buffer_pointer(&m.a);
-    void *b = buffer_pointer(&m.b);
-    void *d = buffer_pointer(&m.d);
-    const carat_gemm_problem *p = &x.problem;
-    expect(carat_gemm(context, p, &one, NULL, b, &zero, NULL, d, NULL) == CARAT_INVALID_ARGUMENT,
+    const carat_gemm_problem *p = &trial.problem;
+    expect(carat_gemm(context, p, &one, NULL, at.b, &zero, NULL, at.d, NULL) == CARAT_INVALID_ARGUMENT,
            "a NULL A is refused");
-    expect(carat_gemm(context, p, &one, host, b, &zero, NULL, d, NULL) == CARAT_INVALID_ARGUMENT,
+    expect(carat_gemm(context, p, &one, host, at.b, &zero, NULL, at.d, NULL) == CARAT_INVALID_ARGUMENT,
            "a mixed set of host and device matrices is refused");
-    expect(carat_gemm(context, p, &one, d, b, &zero, NULL, d, NULL) == CARAT_INVALID_ARGUMENT,
+    expect(carat_gemm(context, p, &one, at.d, at.b, &zero, NULL, at.d, NULL) == CARAT_INVALID_ARGUMENT,
            "D over A is refused");
     carat_gemm_problem wrong = *p;
     wrong.lda = 3;
-    expect(carat_gemm(context, &wrong, &one, a, b, &zero, NULL, d, NULL) == CARAT_INVALID_ARGUMENT,
+    expect(carat_gemm(context, &wrong, &one, at.a, at.b, &zero, NULL, at.d, NULL) == CARAT_INVALID_ARGUMENT,
            "a short lda is refused");
+    wrong = *p;
+    wrong.bias = CARAT_BIAS_PER_ROW;
+    expect(carat_gemm(context, &wrong, &one, at.a, at.b, &zero, NULL, at.d, NULL) == CARAT_INVALID_ARGUMENT,
+           "a bias that is not given is refused");
+    carat_run run = {.bias = host};
+    expect(carat_gemm(context, &wrong, &one, at.a, at.b, &zero, NULL, at.d, &run) == CARAT_INVALID_ARGUMENT,
+           "a bias in host memory is refused where D is on the device");
     void *too_much = &host;
     expect(carat_allocate(context, CARAT_MEMORY_DEVICE, (size_t)1 << 46, &too_much) ==
                    CARAT_OUT_OF_DEVICE_MEMORY &&
                too_much == NULL,
            "64 TiB are refused");
     expect(carat_synchronize(context, NULL) == CARAT_OK, "the device works on");
-    unsigned char now[16 * 16 * 4];
-    expect(carat_copy(context, now, d, sizeof(now), NULL) == CARAT_OK &&
-               memcmp(now, buffer_picture(&m.d), sizeof(now)) == 0,
-           "the refused calls have written nothing");
-    /* A plan that needs workspace, and gets too little. */
-    carat_gemm_problem deep = carat_gemm_describe(CARAT_F32, 16, 16, 200000);
-    carat_plan *plan = NULL;
-    expect(carat_plan_create(context, &deep, &plan) == CARAT_OK, "a deep product is planned");
-    if (plan && carat_plan_workspace(plan) > 256) {
-        void *workspace = NULL;
-        expect(carat_allocate(context, CARAT_MEMORY_DEVICE, 256, &workspace) == CARAT_OK,
-               "256 bytes are there");
-        struct product y = product_of(CARAT_F32, CARAT_COLUMN_MAJOR, 0, 16, 16, 200000, 0);
-        struct matrices large;
-        expect(matrices_create(&y, 1, &large) == CARAT_OK, "matrices are made");
-        carat_run run = {.workspace = workspace, .workspace_bytes = 256};
-        expect(carat_plan_run(plan, &one, buffer_pointer(&large.a), buffer_pointer(&large.b), &zero, NULL,
-                              buffer_pointer(&large.d), &run) == CARAT_WORKSPACE_TOO_SMALL,
-               "a workspace that is too small is refused");
-        matrices_destroy(&large);
-        carat_release(context, workspace);
-    } else {
-        group.skipped++;
-        printf("  skipped: no plan here needs workspace\n");
-    }
-    carat_plan_destroy(plan);
-    matrices_destroy(&m);
+    char why[600];
+    expect(lane_untouched(lane, why, sizeof(why)), "the refused calls have written nothing");
+    check_small_workspace(lane);
+    lane_destroy(lane);
     end_group("refusals");
+}
+
+/* ---- The program ---- */
+
+static void usage(FILE *file)
+{
+    fprintf(file, "Usage: gpu_check [--reduced] [--threads N] [--seconds N] [--rows NAME] [--seed N]\n\n"
+                  "  --reduced    few small cases of each kind\n"
+                  "  --threads N  that make and check products (one a processor, at most 16)\n"
+                  "  --seconds N  begin no product after so long, and count what is left out\n"
+                  "  --rows NAME  only the rows of the catalogue with NAME in their name\n"
+                  "  --seed N     of the random cases (1)\n");
+}
+
+static bool read_options(int argc, char **argv)
+{
+    long processors = sysconf(_SC_NPROCESSORS_ONLN);
+    option.threads = processors < 1 ? 1 : processors > 16 ? 16 : (int)processors;
+    for (int i = 1; i < argc; i++) {
+        const char *value = i + 1 < argc ? argv[i + 1] : NULL;
+        if (strcmp(argv[i], "--reduced") == 0) {
+            option.reduced = true;
+            continue;
+        }
+        char *end = NULL;
+        bool number = value && *value && (strtod(value, &end), *end == 0);
+        if (strcmp(argv[i], "--threads") == 0 && number && atoi(value) > 0) {
+            option.threads = atoi(value);
+        } else if (strcmp(argv[i], "--seconds") == 0 && number) {
+            option.deadline = strtod(value, NULL);
+        } else if (strcmp(argv[i], "--seed") == 0 && number) {
+            option.seed = strtoull(value, NULL, 10);
+        } else if (strcmp(argv[i], "--rows") == 0 && value) {
+            option.rows = value;
+        } else {
+            return false;
+        }
+        i++;
+    }
+    return true;
 }
 
 int main(int argc, char **argv)
 {
-    reduced = argc == 2 && strcmp(argv[1], "--reduced") == 0;
-    if (argc > 2 || (argc == 2 && !reduced)) {
-        fprintf(stderr, "Usage: gpu_check [--reduced]\n");
+    if (!read_options(argc, argv)) {
+        usage(stderr);
         return 2;
     }
+    trial_reference_work = option.reduced ? 5e4 : 4e5;
     if (carat_context_create(CARAT_DEVICE_CUDA, 0, &context) != CARAT_OK) {
         printf("skipped: no CUDA device (%s)\n", carat_last_message());
         return 0;
@@ -915,16 +779,23 @@ int main(int argc, char **argv)
         printf("%s, compute capability %d.%d\n", info.name, info.compute_capability_major,
                info.compute_capability_minor);
     }
+    crew = crew_create(context, option.threads);
+    if (!crew) {
+        fprintf(stderr, "gpu_check: %s\n", carat_last_message());
+        carat_context_destroy(context);
+        return 1;
+    }
     check_rows();
-    check_products();
-    check_host_pointers();
-    check_streams();
-    check_graphs();
-    check_bits();
-    check_threads();
-    check_around();
-    check_refusals();
-    printf("%d passed, %d failed, %d skipped\n", total.passed, total.failed, total.skipped);
+    if (!option.rows) {
+        check_products();
+        check_streams();
+        check_graphs();
+        check_around();
+        check_refusals();
+    }
+    printf("%d passed, %d failed, %d skipped, %d left out in %.1f s\n", total.passed, total.failed,
+           total.skipped, total.left_out, crew_seconds());
+    crew_destroy(crew);
     carat_context_destroy(context);
     return total.failed > 0;
 }
