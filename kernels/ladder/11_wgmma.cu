@@ -1,0 +1,130 @@
+/*
+ * 11_wgmma.cu - rung 11: Hopper's tensor instruction, which reads its factors from shared memory by itself.
+ *
+ * Four warps, a warpgroup, start one wgmma together: 64 x 16 times 16 x TILE_M, 131072 multiply-adds with TILE_M
+ * 128. No factor passes through registers, so no ldmatrix; and the instruction runs on its own while the warps do
+ * other things, here start the copies of a later tile:
+ *
+ *      warps        [start 0][copy 2 .....] wait |barrier| [start 1][copy 3 .....] wait |barrier| [start 2]
+ *      tensor unit       [ products of tile 0 ]                 [ products of tile 1 ]                [ ...
+ *
+ * As in rung 10 it computes D transposed. Two warpgroups share a tile of 128 x 128: each takes 64 columns of D.
+ *
+ * The instruction is told where a factor lies by a descriptor: an address and two distances. What lies there must be
+ * rows of 128 bytes, eight of which are an atom of 1024. In an atom the eight 16-byte pieces of row r stand in
+ * the order piece ^ r, the swizzle, so that neither a row nor a column of pieces meets in a bank:
+ *
+ *      row 0    0 1 2 3 4 5 6 7       B, along k    a row is 64 k of one n. Eight n make an atom; the next eight are
+ *      row 1    1 0 3 2 5 4 7 6                     1024 bytes on (stride). The next 16 k: 32 bytes on.
+ *      row 2    2 3 0 1 6 7 4 5
+ *      row 3    3 2 1 0 7 6 5 4       A, along m    a row is 64 m of one k. Eight k make an atom; the next eight are
+ *      row 4    4 5 6 7 0 1 2 3                     1024 bytes on (stride). 64 k are a box, and the next 64 m
+ *      row 5    5 4 7 6 1 0 3 2                     another box, 8192 bytes on (leading). The next 16 k: two
+ *      row 6    6 7 4 5 2 3 0 1                     atoms, 2048 bytes on.
+ *      row 7    7 6 5 4 3 2 1 0
+ *
+ * So both lie as in memory, and a copy is the same for both: rows of 128 bytes, eight threads a row, each 16 bytes
+ * to place piece ^ r. The tensor unit sees shared memory by another way than threads do (the asynchronous
+ * proxy): after a thread's copies have landed it says so with a fence.
+ *
+ * Needs: sm_90a; A and B, their columns and k aligned to 16 bytes. Limited by shared memory, which is read once an
+ * instruction and written once a tile, and by the wait before the barrier, which another block has to fill.
+ */
+#include "kernel.h"
+#include "store.h"
+#include "tiles.h"
+
+#include "warpgroup.h"
+
+#define PIECE 8              /* elements of a 16-byte copy */
+#define PIECES (BOX / PIECE) /* of a row */
+
+static_assert(sizeof(stage) * STAGES == SHARED_BYTES, "the row asks for the shared memory that is used");
+static_assert(THREADS_X == 128 * (TILE_N / WGMMA_ROWS), "a warpgroup for each 64 columns");
+static_assert(THREADS_X % (8 * PIECES) == 0, "a thread copies the same place of every atom");
+static_assert(TILE_K % (THREADS_X / PIECES) == 0 && TILE_N % (THREADS_X / PIECES) == 0,
+              "boxes are shared evenly");
+
+/* How many bytes of a piece lie in the matrix, whose row ends `left` elements from the piece's first. */
+static __device__ inline int piece_bytes(int left) { return left >= PIECE ? 16 : left > 0 ? 2 * left : 0; }
+
+/*
+ * Starts this thread's copies of `count` rows of 128 bytes, ld elements apart in memory. Of them count_inside x
+ * length_inside elements lie in the matrix; the rest becomes zeros.
+ */
+static __device__ inline void copy_rows(element (*to)[BOX], const element *from, int64_t ld, int count,
+                                        int count_inside, int length_inside)
+{
+    int row = (int)threadIdx.x / PIECES;
+    int piece = (int)threadIdx.x % PIECES;
+    int place = piece ^ row % 8;
+    int bytes = piece_bytes(length_inside - piece * PIECE);
+#pragma unroll
+    for (int step = 0; step < count; step += THREADS_X / PIECES) {
+        copy_async_16(&to[row + step][place * PIECE], from + piece * PIECE + (row + step) * ld,
+                      row + step < count_inside ? bytes : 0);
+    }
+}
+
+/* Where the next tiles come from. */
+typedef struct source {
+    const element *a;
+    const element *b;
+    int64_t lda;
+    int64_t ldb;
+    int rows;      /* of A's tile in the matrix */
+    int columns;   /* of B's */
+    int64_t depth; /* k that are left */
+} source;
+
+/* Starts the copies of the next tiles, and goes on to those after. */
+static __device__ inline void copy_tiles(stage *to, source *from)
+{
+    if (from->depth > 0) {
+        int inside = from->depth < TILE_K ? (int)from->depth : TILE_K;
+#pragma unroll
+        for (int box = 0; box < TILE_M / BOX; ++box) {
+            copy_rows(to->a[box], from->a + box * BOX, from->lda, TILE_K, inside, from->rows - box * BOX);
+        }
+        copy_rows(to->b, from->b, from->ldb, TILE_N, from->columns, inside);
+    }
+    from->a += TILE_K * from->lda;
+    from->b += TILE_K;
+    from->depth -= TILE_K;
+    /* A group is closed even when it is empty, so that counting groups counts tiles. */
+    copy_async_commit();
+}
+
+KERNEL __launch_bounds__(THREADS_X, MIN_BLOCKS) KERNEL_NAME(const gemm_arguments arguments)
+{
+    DYNAMIC_SHARED(stage, stages);
+
+    block_share share = share_of_block(&arguments, 8);
+    int n = (int)threadIdx.x / 128 * WGMMA_ROWS;
+    int64_t depth = scalar_value(arguments.alpha) == 0 ? 0 : arguments.k;
+    source next = {(const element *)arguments.a + share.row,
+                   (const element *)arguments.b + share.column * arguments.ldb,
+                   arguments.lda,
+                   arguments.ldb,
+                   arguments.m - share.row < TILE_M ? (int)(arguments.m - share.row) : TILE_M,
+                   arguments.n - share.column < TILE_N ? (int)(arguments.n - share.column) : TILE_N,
+                   depth};
+
+    wgmma_sum sum[WGMMA_SUMS] = {0};
+    for (int s = 0; s < STAGES - 1; ++s) {
+        copy_tiles(&stages[s], &next);
+    }
+    int reading = 0;
+    for (int64_t k = 0; k < depth; k += TILE_K) {
+        copy_async_wait(STAGES - 2); /* this thread's copies of the tile are there, */
+        fence_async_shared();        /* and to be seen by the tensor unit; */
+        wgmma_wait(0);               /* the products of the tile before are done, whose place is next; */
+        __syncthreads();             /* and so it is for everybody */
+        start_products(sum, &stages[reading], n);
+        copy_tiles(&stages[reading == 0 ? STAGES - 1 : reading - 1], &next);
+        reading = reading + 1 == STAGES ? 0 : reading + 1;
+    }
+    wgmma_wait(0);
+    wgmma_hold(sum);
+    store_sums(&arguments, share.row, share.column + n, sum);
+}
