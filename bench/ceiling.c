@@ -273,34 +273,67 @@ static const struct ceiling *faster(const struct ceiling *x, const struct ceilin
     return !x || (y && y->value > x->value) ? y : x;
 }
 
-const struct ceiling *ceilings_of_type(const struct ceilings *ceilings, carat_type type)
+/* The units that can do a type's products, by the names of their ceilings. */
+struct units {
+    carat_type type;
+    const char *names[4];
+};
+
+static const struct units units_of_types[] = {
+    {CARAT_F32, {"ceiling_ffma"}},
+    {CARAT_F64, {"ceiling_dmma", "ceiling_dfma"}},
+    {CARAT_F16, {"ceiling_wgmma_f16", "ceiling_mma_f16", "ceiling_ffma"}},
+    {CARAT_BF16, {"ceiling_wgmma_bf16", "ceiling_mma_bf16", "ceiling_ffma"}},
+    {CARAT_S32, {"ceiling_imad"}},
+    {CARAT_S8, {"ceiling_wgmma_s8", "ceiling_mma_s8", "ceiling_dp4a"}},
+    /* Every 8-bit float is one of 16 bits too. */
+    {CARAT_E4M3, {"ceiling_wgmma_e4m3", "ceiling_wgmma_f16", "ceiling_mma_f16", "ceiling_ffma"}},
+    {CARAT_E5M2, {"ceiling_wgmma_e4m3", "ceiling_wgmma_f16", "ceiling_mma_f16", "ceiling_ffma"}},
+};
+static const struct units units_of_tf32 = {CARAT_F32,
+                                           {"ceiling_wgmma_tf32", "ceiling_mma_tf32", "ceiling_ffma"}};
+
+static const struct ceiling *fastest_unit(const struct ceilings *ceilings, const struct units *units)
 {
-    switch (type) {
-    case CARAT_F64:
-        return faster(find(ceilings, "ceiling_dmma"), find(ceilings, "ceiling_dfma"));
-    case CARAT_S32:
-        return find(ceilings, "ceiling_imad");
-    case CARAT_S8:
-        return find(ceilings, "ceiling_dp4a");
-    default:
-        return find(ceilings, "ceiling_ffma");
+    const struct ceiling *best = NULL;
+    for (int i = 0; i < 4 && units->names[i]; i++) {
+        best = faster(best, find(ceilings, units->names[i]));
     }
+    return best;
 }
 
-double ceilings_floor_seconds(const struct ceilings *ceilings, const carat_gemm_problem *problem,
-                              const char **bound)
+const struct ceiling *ceilings_of_type(const struct ceilings *ceilings, carat_type type)
 {
-    const struct ceiling *unit = ceilings_of_type(ceilings, problem->type_a);
+    for (size_t i = 0; i < sizeof(units_of_types) / sizeof(units_of_types[0]); i++) {
+        if (units_of_types[i].type == type) {
+            return fastest_unit(ceilings, &units_of_types[i]);
+        }
+    }
+    return NULL;
+}
+
+const struct ceiling *ceilings_of_problem(const struct ceilings *ceilings, const carat_gemm_problem *problem)
+{
+    return problem->type_a == CARAT_F32 && problem->accuracy == CARAT_ACCURACY_FAST
+               ? fastest_unit(ceilings, &units_of_tf32)
+               : ceilings_of_type(ceilings, problem->type_a);
+}
+
+struct floor ceilings_floor(const struct ceilings *ceilings, const carat_gemm_problem *problem)
+{
+    if (!ceilings) {
+        return (struct floor){0};
+    }
+    struct floor floor = {.unit = ceilings_of_problem(ceilings, problem)};
     const struct ceiling *memory = faster(find(ceilings, "ceiling_copy"), find(ceilings, "ceiling_read"));
-    if (!unit || !memory) {
-        return 0;
+    if (!floor.unit || !memory) {
+        return (struct floor){0};
     }
-    double compute = workload_operations(problem) / (unit->value * 1e12);
     double traffic = workload_bytes(problem) / (memory->value * 1e9);
-    if (bound) {
-        *bound = compute > traffic ? unit->name : memory->name;
-    }
-    return compute > traffic ? compute : traffic;
+    floor.unit_seconds = workload_operations(problem) / (floor.unit->value * 1e12);
+    floor.seconds = floor.unit_seconds > traffic ? floor.unit_seconds : traffic;
+    floor.bound = floor.unit_seconds > traffic ? floor.unit : memory;
+    return floor;
 }
 
 json_t *ceilings_to_json(const struct ceilings *ceilings)

@@ -10,7 +10,7 @@
 
 #include "timer.h"
 
-enum { MOST_CEILINGS = 24 };
+enum { MOST_CEILINGS = 48 };
 
 struct ceiling {
     char name[48]; /* the row's name, or what the host measures: "launch", "host_to_device", ... */
@@ -36,16 +36,23 @@ carat_status ceilings_measure(struct timer *timer, double seconds, size_t bytes,
 /* The value under a name, or 0. */
 double ceilings_value(const struct ceilings *ceilings, const char *name);
 
-/* The ceiling of the unit that does products of a type without losing accuracy; NULL where none is known. */
+/*
+ * The ceiling of the fastest unit that does products of a type in the accuracy asked for by default; NULL where none
+ * is known.
+ */
 const struct ceiling *ceilings_of_type(const struct ceilings *ceilings, carat_type type);
 
-/*
- * The least time in which the device can do a problem: its operations at the ceiling of its type, or its bytes
- * at the rate of the memory, whichever is longer; 0 where the ceilings are not known. bound, where not
- * NULL, is set to the name of the ceiling that binds.
- */
-double ceilings_floor_seconds(const struct ceilings *ceilings, const carat_gemm_problem *problem,
-                              const char **bound);
+/* The same of a problem, with the accuracy that it asks for. */
+const struct ceiling *ceilings_of_problem(const struct ceilings *ceilings, const carat_gemm_problem *problem);
+
+/* The least time in which the device can do a problem. What is not known is 0. NULL knows none. */
+struct floor {
+    double unit_seconds; /* its operations at the ceiling of its unit */
+    double seconds;      /* that, or its bytes at the rate of the memory, whichever is longer */
+    const struct ceiling *unit;
+    const struct ceiling *bound; /* which of the two it is */
+};
+struct floor ceilings_floor(const struct ceilings *ceilings, const carat_gemm_problem *problem);
 
 json_t *ceilings_to_json(const struct ceilings *ceilings);
 

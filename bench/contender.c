@@ -11,6 +11,22 @@ void contender_close(struct contender *contender)
     }
 }
 
+const char *accuracy_name(const carat_gemm_problem *problem)
+{
+    switch (problem->type_a) {
+    case CARAT_F32:
+        return problem->accuracy == CARAT_ACCURACY_FAST ? "fast" : "strict";
+    case CARAT_E4M3:
+    case CARAT_E5M2:
+        return problem->accuracy == CARAT_ACCURACY_FAST ? "fast" : "default";
+    case CARAT_F16:
+    case CARAT_BF16:
+        return problem->accuracy == CARAT_ACCURACY_STRICT ? "strict" : "default";
+    default:
+        return "strict";
+    }
+}
+
 void *open_library(const char *const *names)
 {
     void *library = NULL;

@@ -28,17 +28,18 @@ struct contender_functions {
 
 struct contender {
     const struct contender_functions *functions;
-    struct place *place; /* where it runs */
-    char name[96];       /* "carat", "cublas", ..., or the row's */
-    char version[128];   /* "" where the library has none */
-    const char
-        *accuracy;  /* of its sums: "strict", or "default" where they are less than fused multiply-adds */
-    bool tensor;    /* it uses a unit whose ceiling is not measured */
-    char plan[400]; /* how it does the workload at hand, once prepared */
+    struct place *place;             /* where it runs */
+    char name[96];                   /* "carat", "cublas", ..., or the row's */
+    char version[128];               /* "" where the library has none */
+    const char *accuracy;            /* of its sums, once prepared: see accuracy_name() */
+    const struct epilogue *epilogue; /* what it does to the product; NULL: nothing */
+    char plan[400];                  /* how it does the workload at hand, once prepared */
 };
 
 /* Each makes a contender, which contender_close() frees; NULL in *contender on failure. */
 carat_status contender_open_carat(struct place *place, const char *name, struct contender **contender);
+carat_status contender_open_epilogue(struct place *place, const struct epilogue *epilogue,
+                                     struct contender **contender);
 carat_status contender_open_row(struct place *place, const struct kernel *row, struct contender **contender);
 carat_status contender_open_cublas(struct place *place, struct contender **contender);
 carat_status contender_open_cublaslt(struct place *place, struct contender **contender);
@@ -46,6 +47,9 @@ carat_status contender_open_blas(struct place *place, const char *path, struct c
 
 /* NULL is allowed. */
 void contender_close(struct contender *contender);
+
+/* "strict": fused multiply-adds in the type of the sums; "fast": asked for as such; "default": between them. */
+const char *accuracy_name(const carat_gemm_problem *problem);
 
 /* Opens the first of the shared libraries that is there; names ends with NULL. NULL where none is. */
 void *open_library(const char *const *names);

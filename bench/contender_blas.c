@@ -29,10 +29,11 @@ static carat_status prepare(struct contender *contender, const struct workload *
     const carat_gemm_problem *problem = &workload->problem;
     bool has_type = problem->type_a == CARAT_F32   ? self->f32 != NULL
                     : problem->type_a == CARAT_F64 ? self->f64 != NULL
-                                                    : false;
+                                                   : false;
     if (!has_type) {
         return fail(CARAT_UNSUPPORTED, "CBLAS has no %s product", carat_type_name(problem->type_a));
     }
+    contender->accuracy = "strict";
     if (problem->m > INT_MAX || problem->n > INT_MAX || problem->k > INT_MAX) {
         return fail(CARAT_UNSUPPORTED, "a dimension is over 32 bits");
     }
@@ -86,7 +87,7 @@ carat_status contender_open_blas(struct place *place, const char *path, struct c
     if (!self) {
         return fail(CARAT_OUT_OF_HOST_MEMORY, "no memory for a contender");
     }
-    self->head = (struct contender){.functions = &functions, .place = place, .accuracy = "strict"};
+    self->head = (struct contender){.functions = &functions, .place = place};
     snprintf(self->head.name, sizeof(self->head.name), "blas:%s", path);
     self->library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     carat_status status = CARAT_OK;

@@ -42,6 +42,7 @@ static union scalar scalar_of(carat_type type, int value)
 static carat_status prepare(struct contender *contender, const struct workload *workload)
 {
     struct carat_contender *self = (struct carat_contender *)contender;
+    contender->accuracy = accuracy_name(&workload->problem);
     self->one = scalar_of(workload->problem.type_cd, 1);
     self->zero = scalar_of(workload->problem.type_cd, 0);
     if (self->row) {
@@ -50,7 +51,13 @@ static carat_status prepare(struct contender *contender, const struct workload *
         snprintf(contender->plan, sizeof(contender->plan), "%s", self->row->name);
         return CARAT_OK;
     }
-    CARAT_TRY(carat_plan_create(contender->place->context, &workload->problem, &self->plan));
+    carat_gemm_problem problem = workload->problem;
+    if (contender->epilogue) {
+        problem.bias = contender->epilogue->bias;
+        problem.activation = contender->epilogue->activation;
+        CARAT_TRY(workload_make_bias(workload));
+    }
+    CARAT_TRY(carat_plan_create(contender->place->context, &problem, &self->plan));
     snprintf(contender->plan, sizeof(contender->plan), "%s", carat_plan_explain(self->plan));
     return CARAT_OK;
 }
@@ -67,7 +74,12 @@ static carat_status run(struct contender *contender, const struct workload *work
         return cuda_gemm_with(contender->place->device, self->row, &self->problem, &operands,
                               contender->place->stream);
     }
-    carat_run how = {.stream = contender->place->stream};
+    carat_run how = {
+        .stream = contender->place->stream,
+        .bias = contender->epilogue ? workload->arena->bias : NULL,
+        .scale_a = workload_scale(workload),
+        .scale_b = workload_scale(workload),
+    };
     return carat_plan_run(self->plan, &self->one, a, b, &self->zero, NULL, d, &how);
 }
 
@@ -96,7 +108,6 @@ static carat_status open_contender(struct place *place, const char *name, const 
     }
     self->head.functions = &functions;
     self->head.place = place;
-    self->head.accuracy = "strict";
     self->row = row;
     snprintf(self->head.name, sizeof(self->head.name), "%s", name);
     snprintf(self->head.version, sizeof(self->head.version), "%s", carat_version());
@@ -124,6 +135,14 @@ carat_status contender_open_carat(struct place *place, const char *name, struct 
     if (strcmp(name, "carat") != 0) {
         ask_blas_version(*contender);
     }
+    return CARAT_OK;
+}
+
+carat_status contender_open_epilogue(struct place *place, const struct epilogue *epilogue,
+                                     struct contender **contender)
+{
+    CARAT_TRY(open_contender(place, epilogue->name, NULL, contender));
+    (*contender)->epilogue = epilogue;
     return CARAT_OK;
 }
 

@@ -43,32 +43,49 @@ static carat_status refused(const char *function, int status)
     return fail(kind, "%s returned status %d", function, status);
 }
 
+/* cudaDataType of an element type; -1 where there is none. */
+static int data_type(carat_type type)
+{
+    static const int types[] = {
+        [CARAT_F32] = CUBLAS_F32, [CARAT_F64] = CUBLAS_F64,   [CARAT_F16] = CUBLAS_F16,
+        [CARAT_S8] = CUBLAS_S8,   [CARAT_BF16] = CUBLAS_BF16, [CARAT_E4M3] = CUBLAS_E4M3,
+        [CARAT_S32] = CUBLAS_S32, [CARAT_E5M2] = CUBLAS_E5M2,
+    };
+    return type >= CARAT_F32 && type <= CARAT_E5M2 ? types[type] : -1;
+}
+
 carat_status cublas_types_of(const carat_gemm_problem *problem, struct cublas_types *types)
 {
-    *types = (struct cublas_types){.one.f32 = 1, .compute = CUBLAS_COMPUTE_32F, .scalar = CUBLAS_F32};
+    bool fast = problem->accuracy == CARAT_ACCURACY_FAST;
+    *types = (struct cublas_types){
+        .a = data_type(problem->type_a),
+        .b = data_type(problem->type_b),
+        .cd = data_type(problem->type_cd),
+        .one.f32 = 1,
+        .compute = CUBLAS_COMPUTE_32F,
+        .scalar = CUBLAS_F32,
+    };
     switch (problem->type_a) {
     case CARAT_F32:
-        types->ab = types->cd = CUBLAS_F32;
+        types->compute = fast ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
         break;
     case CARAT_F64:
-        types->ab = types->cd = types->scalar = CUBLAS_F64;
+        types->scalar = CUBLAS_F64;
         types->compute = CUBLAS_COMPUTE_64F;
         types->one.f64 = 1;
         break;
-    case CARAT_F16:
-        types->ab = types->cd = CUBLAS_F16;
-        types->tensor = true;
-        break;
-    case CARAT_BF16:
-        types->ab = types->cd = CUBLAS_BF16;
-        types->tensor = true;
-        break;
     case CARAT_S8:
-        types->tensor = true;
-        types->ab = CUBLAS_S8;
-        types->cd = types->scalar = CUBLAS_S32;
+        types->scalar = CUBLAS_S32;
         types->compute = CUBLAS_COMPUTE_32I;
         types->one.s32 = 1;
+        break;
+    case CARAT_E4M3:
+    case CARAT_E5M2:
+        types->float8 = true;
+        types->fast_sums = fast;
+        break;
+    case CARAT_F16:
+    case CARAT_BF16:
         break;
     default:
         return fail(CARAT_UNSUPPORTED, "cuBLAS has no %s", carat_type_name(problem->type_a));
@@ -86,15 +103,15 @@ static carat_status run(struct contender *contender, const struct workload *work
     int status;
     if (problem->batch == 1) {
         status = self->gemm(self->handle, op_a, op_b, (int)problem->m, (int)problem->n, (int)problem->k,
-                            &types->one, workload_a(workload, set), types->ab, (int)problem->lda,
-                            workload_b(workload, set), types->ab, (int)problem->ldb, &types->zero,
+                            &types->one, workload_a(workload, set), types->a, (int)problem->lda,
+                            workload_b(workload, set), types->b, (int)problem->ldb, &types->zero,
                             workload_d(workload, set), types->cd, (int)problem->ldd, types->compute,
                             CUBLAS_GEMM_DEFAULT);
     } else {
         status = self->gemm_batched(
             self->handle, op_a, op_b, (int)problem->m, (int)problem->n, (int)problem->k, &types->one,
-            workload_a(workload, set), types->ab, (int)problem->lda, problem->stride_a,
-            workload_b(workload, set), types->ab, (int)problem->ldb, problem->stride_b, &types->zero,
+            workload_a(workload, set), types->a, (int)problem->lda, problem->stride_a,
+            workload_b(workload, set), types->b, (int)problem->ldb, problem->stride_b, &types->zero,
             workload_d(workload, set), types->cd, (int)problem->ldd, problem->stride_d, (int)problem->batch,
             types->compute, CUBLAS_GEMM_DEFAULT);
     }
@@ -109,8 +126,10 @@ static carat_status prepare(struct contender *contender, const struct workload *
         return fail(CARAT_UNSUPPORTED, "a dimension is over 32 bits");
     }
     CARAT_TRY(cublas_types_of(problem, &self->types));
-    contender->tensor = self->types.tensor;
-    contender->accuracy = self->types.tensor ? "default" : "strict";
+    if (self->types.float8) {
+        return fail(CARAT_UNSUPPORTED, "cublasGemmEx has no %s", carat_type_name(problem->type_a));
+    }
+    contender->accuracy = accuracy_name(problem);
     CARAT_TRY(cuda_enter(contender->place->device)); /* until unprepare, so that run() need not */
     self->entered = true;
     snprintf(contender->plan, sizeof(contender->plan), "%s",
@@ -202,8 +221,7 @@ carat_status contender_open_cublas(struct place *place, struct contender **conte
     if (!self) {
         return fail(CARAT_OUT_OF_HOST_MEMORY, "no memory for a contender");
     }
-    self->head =
-        (struct contender){.functions = &functions, .place = place, .name = "cublas", .accuracy = "strict"};
+    self->head = (struct contender){.functions = &functions, .place = place, .name = "cublas"};
     self->library = cublas_open_library("libcublas");
     carat_status status = self->library ? start(self) : fail(CARAT_UNSUPPORTED, "no libcublas was found");
     if (status != CARAT_OK) {

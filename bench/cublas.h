@@ -8,10 +8,24 @@
 #include "carat/carat.h"
 
 /* cudaDataType */
-enum { CUBLAS_F32 = 0, CUBLAS_F64 = 1, CUBLAS_F16 = 2, CUBLAS_S8 = 3, CUBLAS_S32 = 10, CUBLAS_BF16 = 14 };
+enum {
+    CUBLAS_F32 = 0,
+    CUBLAS_F64 = 1,
+    CUBLAS_F16 = 2,
+    CUBLAS_S8 = 3,
+    CUBLAS_S32 = 10,
+    CUBLAS_BF16 = 14,
+    CUBLAS_E4M3 = 28,
+    CUBLAS_E5M2 = 29
+};
 
-/* cublasComputeType_t: plain f32 sums, which do not use tf32 unless asked to */
-enum { CUBLAS_COMPUTE_32F = 68, CUBLAS_COMPUTE_64F = 70, CUBLAS_COMPUTE_32I = 72 };
+/* cublasComputeType_t: 32F does not use tf32 */
+enum {
+    CUBLAS_COMPUTE_32F = 68,
+    CUBLAS_COMPUTE_64F = 70,
+    CUBLAS_COMPUTE_32I = 72,
+    CUBLAS_COMPUTE_32F_FAST_TF32 = 77
+};
 
 enum { CUBLAS_GEMM_DEFAULT = -1 };
 
@@ -25,16 +39,18 @@ union cublas_scalar {
 
 /* How cuBLAS calls the types of a problem; zero is 0 in every scalar type. */
 struct cublas_types {
-    int ab;
+    int a;
+    int b;
     int cd;
     int scalar;
     int compute;
-    bool tensor; /* it goes to the tensor units, whose ceiling Carat does not measure */
+    bool float8; /* which cublasLt alone has; it takes scales, and is told whether sums stay in the unit */
+    bool fast_sums;
     union cublas_scalar one;
     union cublas_scalar zero;
 };
 
-/* CARAT_UNSUPPORTED where cuBLAS has no such type. */
+/* CARAT_UNSUPPORTED where neither of the two libraries has such types. */
 carat_status cublas_types_of(const carat_gemm_problem *problem, struct cublas_types *types);
 
 /* The newest of stem.so.13, .so.12 and .so on the loader's path or in the toolkit's folder, or NULL. */

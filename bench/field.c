@@ -13,15 +13,20 @@ carat_status field_open(carat_device_kind kind, int index, struct field *field)
     return CARAT_OK;
 }
 
-void field_close(struct field *field)
+void field_clear(struct field *field)
 {
     for (int i = 0; i < field->count; i++) {
         contender_close(field->contenders[i]);
     }
+    field->count = 0;
+}
+
+void field_close(struct field *field)
+{
+    field_clear(field);
     for (int i = 0; i < field->stage_count; i++) {
         stage_close(field->open_stages[i]);
     }
-    field->count = 0;
     field->stage_count = 0;
 }
 
@@ -42,6 +47,13 @@ carat_status field_add_carat(struct field *field)
 {
     struct contender *contender = NULL;
     carat_status status = contender_open_carat(&field->stages[0].place, "carat", &contender);
+    return take(field, status, contender);
+}
+
+carat_status field_add_epilogue(struct field *field, const struct epilogue *epilogue)
+{
+    struct contender *contender = NULL;
+    carat_status status = contender_open_epilogue(&field->stages[0].place, epilogue, &contender);
     return take(field, status, contender);
 }
 
@@ -116,25 +128,34 @@ static bool is_peer(const struct field *field, int i, bool cublas_only)
     return !cublas_only && (strcmp(name, "openblas") == 0 || strncmp(name, "blas:", 5) == 0);
 }
 
-static double best_peer_seconds(const struct field *field, const struct result *results, bool cublas_only)
+/* The smaller of two times, of which 0 is none. */
+static double less_time(double x, double y) { return x == 0 || (y > 0 && y < x) ? y : x; }
+
+static struct peer best_peer(const struct field *field, const struct result *results, bool cublas_only)
 {
-    double best = 0;
+    struct peer peer = {.at = -1};
     for (int i = 0; i < field->count; i++) {
         double seconds = result_seconds(&results[i]);
-        if (seconds > 0 && is_peer(field, i, cublas_only) && (best == 0 || seconds < best)) {
-            best = seconds;
+        if (seconds == 0 || !is_peer(field, i, cublas_only)) {
+            continue;
         }
+        if (peer.at < 0 || seconds < peer.seconds) {
+            peer.at = i;
+            peer.seconds = seconds;
+        }
+        peer.call_us = less_time(peer.call_us, results[i].time_us);
+        peer.graph_us = less_time(peer.graph_us, results[i].graph_time_us);
     }
-    return best;
+    return peer;
 }
 
 double field_cublas_seconds(const struct field *field, const struct result *results)
 {
-    return best_peer_seconds(field, results, true);
+    return best_peer(field, results, true).seconds;
 }
 
-double field_peer_seconds(const struct field *field, const struct result *results)
+struct peer field_peer(const struct field *field, const struct result *results)
 {
-    double cublas = field_cublas_seconds(field, results);
-    return cublas > 0 ? cublas : best_peer_seconds(field, results, false);
+    struct peer cublas = best_peer(field, results, true);
+    return cublas.at >= 0 ? cublas : best_peer(field, results, false);
 }

@@ -18,8 +18,12 @@ struct field {
 carat_status field_open(carat_device_kind kind, int index, struct field *field);
 void field_close(struct field *field);
 
-/* Adds Carat itself on the device, or one row of its catalogue. */
+/* Closes the contenders, and keeps the places. */
+void field_clear(struct field *field);
+
+/* Adds Carat itself on the device, Carat with an epilogue, or one row of its catalogue. */
 carat_status field_add_carat(struct field *field);
+carat_status field_add_epilogue(struct field *field, const struct epilogue *epilogue);
 carat_status field_add_row(struct field *field, const struct kernel *row);
 
 /*
@@ -39,9 +43,15 @@ int field_find(const struct field *field, const char *name);
 double field_cublas_seconds(const struct field *field, const struct result *results);
 
 /*
- * The seconds of the peer that ratios are against: cublas where timed, else the best of the other peers (not
- * rows and not carat); 0 where there is none.
+ * Who ratios are against: the better of cublas and cublaslt where either was timed, else the best of the other
+ * peers (not rows and not carat).
  */
-double field_peer_seconds(const struct field *field, const struct result *results);
+struct peer {
+    int at;          /* in the list; -1: there is none, and the times are 0 */
+    double seconds;  /* the better of its times */
+    double call_us;  /* the best time of such peers as calls on a stream */
+    double graph_us; /* and as replays of a graph; 0 where nobody has one */
+};
+struct peer field_peer(const struct field *field, const struct result *results);
 
 #endif

@@ -74,15 +74,30 @@ struct entry {
 };
 
 /* Puts a contender out, for the last message; a lost device ends it all. */
-static carat_status put_out(struct entry *entry, carat_status status)
+static carat_status put_out(struct entry *entry, carat_status status, enum outcome if_unsupported)
 {
     if (status == CARAT_DEVICE_LOST || status == CARAT_OUT_OF_HOST_MEMORY) {
         return status;
     }
     entry->alive = false;
-    entry->result->outcome = status == CARAT_UNSUPPORTED ? OUTCOME_SKIPPED : OUTCOME_FAILED;
+    entry->result->outcome = status == CARAT_UNSUPPORTED ? if_unsupported : OUTCOME_FAILED;
     snprintf(entry->result->reason, sizeof(entry->result->reason), "%.290s", carat_last_message());
     return CARAT_OK;
+}
+
+/* Compares D with the references, or with what the contender's epilogue makes of them. */
+static carat_status compare(const struct entry *entry, const struct references *references,
+                            struct verdict *verdict)
+{
+    const struct epilogue *epilogue = entry->contender->epilogue;
+    if (!epilogue) {
+        return workload_check(&entry->workload, references, verdict);
+    }
+    struct references finished;
+    CARAT_TRY(references_finish(references, &entry->workload, epilogue, &finished));
+    carat_status status = workload_check(&entry->workload, &finished, verdict);
+    references_free(&finished);
+    return status;
 }
 
 static carat_status check(struct entry *entry, const struct references *references)
@@ -101,7 +116,7 @@ static carat_status check(struct entry *entry, const struct references *referenc
     CARAT_TRY(carat_synchronize(place->context, place->stream));
     result->first_call_us = (prepare_seconds + now_seconds() - begin) * 1e6;
     struct verdict verdict;
-    CARAT_TRY(workload_check(&entry->workload, references, &verdict));
+    CARAT_TRY(compare(entry, references, &verdict));
     result->error = verdict.error;
     if (!verdict.right) {
         entry->alive = false;
@@ -226,7 +241,7 @@ static carat_status measure_entries(struct entry *entries, int count, const stru
                 status = make_ready(&entries[i], options);
             }
             if (status != CARAT_OK) {
-                CARAT_TRY(put_out(&entries[i], status));
+                CARAT_TRY(put_out(&entries[i], status, OUTCOME_CANNOT));
             }
         }
         most = entries[i].alive && entries[i].rounds > most ? entries[i].rounds : most;
@@ -238,7 +253,7 @@ static carat_status measure_entries(struct entry *entries, int count, const stru
             }
             carat_status status = one_round(&entries[i]);
             if (status != CARAT_OK) {
-                CARAT_TRY(put_out(&entries[i], status));
+                CARAT_TRY(put_out(&entries[i], status, OUTCOME_CANNOT));
             }
         }
     }
@@ -279,7 +294,7 @@ static carat_status open_workloads(struct stage *const *stages, int stage_count,
             status = workload_open(&entry->stage->arena, problem, &entry->workload);
         }
         if (status != CARAT_OK) {
-            CARAT_TRY(put_out(entry, status));
+            CARAT_TRY(put_out(entry, status, OUTCOME_SKIPPED));
         }
     }
     return CARAT_OK;

@@ -28,9 +28,10 @@ struct measure_options {
 
 enum outcome {
     OUTCOME_TIMED,
-    OUTCOME_SKIPPED, /* the contender does not do this problem: reason */
+    OUTCOME_SKIPPED, /* it was not tried: reason */
     OUTCOME_WRONG,   /* its result is wrong, so there is no time: reason */
-    OUTCOME_FAILED   /* it reported an error: reason */
+    OUTCOME_FAILED,  /* it reported an error: reason */
+    OUTCOME_CANNOT   /* the contender does not do this problem: reason */
 };
 
 /* Times are of one product, in microseconds; 0 where there is none. */

@@ -160,6 +160,96 @@ void reference_free(struct reference *reference)
     *reference = (struct reference){0};
 }
 
+const struct epilogue epilogues[] = {
+    {"plain", CARAT_BIAS_NONE, CARAT_ACTIVATION_NONE},
+    {"bias per row", CARAT_BIAS_PER_ROW, CARAT_ACTIVATION_NONE},
+    {"bias per column", CARAT_BIAS_PER_COLUMN, CARAT_ACTIVATION_NONE},
+    {"relu", CARAT_BIAS_NONE, CARAT_ACTIVATION_RELU},
+    {"bias per row, relu", CARAT_BIAS_PER_ROW, CARAT_ACTIVATION_RELU},
+    {"bias per column, relu", CARAT_BIAS_PER_COLUMN, CARAT_ACTIVATION_RELU},
+    {"gelu, tanh form", CARAT_BIAS_NONE, CARAT_ACTIVATION_GELU_TANH},
+    {"gelu, erf form", CARAT_BIAS_NONE, CARAT_ACTIVATION_GELU_ERF},
+    {"silu", CARAT_BIAS_NONE, CARAT_ACTIVATION_SILU},
+    {"bias per row, gelu", CARAT_BIAS_PER_ROW, CARAT_ACTIVATION_GELU_ERF},
+    {"bias per row, silu", CARAT_BIAS_PER_ROW, CARAT_ACTIVATION_SILU},
+};
+const int epilogue_count = sizeof(epilogues) / sizeof(epilogues[0]);
+
+static double activate(carat_activation activation, double x)
+{
+    switch (activation) {
+    case CARAT_ACTIVATION_RELU:
+        return x > 0 ? x : 0;
+    case CARAT_ACTIVATION_GELU_TANH:
+        return x / 2 * (1 + tanh(sqrt(2 / acos(-1)) * (x + 0.044715 * x * x * x)));
+    case CARAT_ACTIVATION_GELU_ERF:
+        return x / 2 * erfc(-x / sqrt(2)); /* 1 + erf, without cancellation */
+    case CARAT_ACTIVATION_SILU:
+        return x / (1 + exp(-x));
+    case CARAT_ACTIVATION_NONE:
+        break;
+    }
+    return x;
+}
+
+static void *copy_of(const void *from, size_t bytes)
+{
+    void *copy = malloc(bytes);
+    return copy ? memcpy(copy, from, bytes) : NULL;
+}
+
+carat_status reference_finish(const struct reference *plain, const struct source *bias,
+                              const struct epilogue *epilogue, struct reference *finished)
+{
+    size_t rows = (size_t)plain->row_count;
+    size_t columns = (size_t)plain->column_count;
+    *finished = *plain;
+    finished->rows = copy_of(plain->rows, rows * sizeof(*plain->rows));
+    finished->columns = copy_of(plain->columns, columns * sizeof(*plain->columns));
+    finished->value = copy_of(plain->value, rows * columns * sizeof(*plain->value));
+    finished->magnitude = copy_of(plain->magnitude, rows * columns * sizeof(*plain->magnitude));
+    if (!finished->rows || !finished->columns || !finished->value || !finished->magnitude) {
+        return fail(CARAT_OUT_OF_HOST_MEMORY, "no memory for a reference of %zu x %zu entries", rows,
+                    columns);
+    }
+    for (size_t at = 0; at < rows * columns; at++) {
+        double added = 0;
+        if (epilogue->bias != CARAT_BIAS_NONE) {
+            int64_t place =
+                epilogue->bias == CARAT_BIAS_PER_ROW ? plain->rows[at % rows] : plain->columns[at / rows];
+            gather(bias, place, 1, 1, &added);
+        }
+        finished->value[at] = activate(epilogue->activation, plain->value[at] + added);
+        finished->magnitude[at] += fabs(added);
+    }
+    return CARAT_OK;
+}
+
+double reference_ulps(const carat_gemm_problem *problem)
+{
+    /*
+     * Sums in the type of the sums wander by a few units, also where a tensor unit cuts off what it adds. 32
+     * is ample whatever k is; a product in tf32, or with a k left out, is far above it.
+     */
+    double ulps = 32;
+    double k = problem->k > 1 ? (double)problem->k : 1;
+    bool fast = problem->accuracy == CARAT_ACCURACY_FAST;
+    if (problem->type_a == CARAT_F32 && fast) {
+        /*
+         * Both factors are rounded to 11 bits, at most 2 * 2^-11 of each product. Errors of k products cancel to
+         * about 5 / sqrt(k) at the worst of a million entries; operands cut off instead would show 10 / sqrt(k).
+         */
+        ulps += 0x1p24 * 0x1p-11 * fmin(2, 8 / sqrt(k));
+    } else if (problem->type_a == CARAT_E4M3 || problem->type_a == CARAT_E5M2) {
+        /*
+         * The unit adds 32 products at a time, cut off 13 bits below the largest: each sum of 128 is as good as
+         * that, and the errors of many sums cancel. Where sums stay in the unit, what is cut off grows with them.
+         */
+        ulps += 0x1p24 * 0x1p-13 * (fmin(8, 80 / sqrt(k)) + (fast ? 8 + sqrt(k) / 8 : 0));
+    }
+    return ulps;
+}
+
 double larger_or_nan(double x, double y) { return isnan(x) || x > y ? x : y; }
 
 /* Half a unit in the last place of 1. */
@@ -174,6 +264,8 @@ static double half_ulp(carat_type type)
         return 0x1p-11;
     case CARAT_BF16:
         return 0x1p-8;
+    case CARAT_E4M3:
+        return 0x1p-4;
     default:
         return 0;
     }
@@ -184,12 +276,17 @@ struct verdict reference_compare(const struct reference *reference, const void *
     struct verdict verdict = {.right = true};
     double sum_error = ulps * half_ulp(carat_scalar_type(reference->type_cd));
     double rounding = half_ulp(reference->type_cd);
-    double least = reference->type_cd == CARAT_F16 ? 0x1p-25 : 0; /* half the least denormal */
+    double least = reference->type_cd == CARAT_F16    ? 0x1p-25 /* half the least denormal */
+                   : reference->type_cd == CARAT_E4M3 ? 0x1p-10
+                                                      : 0;
     for (int64_t j = 0; j < reference->column_count; j++) {
         for (int64_t i = 0; i < reference->row_count; i++) {
             int64_t row = reference->rows[i];
             int64_t column = reference->columns[j];
             double wanted = reference->value[j * reference->row_count + i];
+            if (reference->type_cd == CARAT_E4M3) { /* which saturates */
+                wanted = fmax(-448, fmin(448, wanted));
+            }
             double magnitude = reference->magnitude[j * reference->row_count + i];
             double got = element_value(reference->type_cd, d,
                                        reference->problem_offset + column * reference->ldd + row);
@@ -216,6 +313,11 @@ int64_t find_poison(carat_type type, const void *d, int64_t count)
     }
     /* One plain loop a size: D can be a gigabyte. */
     size_t size = carat_type_size(type);
+    for (int64_t i = 0; size == 1 && i < count; i++) {
+        if (((const uint8_t *)d)[i] == UINT8_MAX) {
+            return i;
+        }
+    }
     for (int64_t i = 0; size == 2 && i < count; i++) {
         if (((const uint16_t *)d)[i] == UINT16_MAX) {
             return i;

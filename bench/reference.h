@@ -55,17 +55,36 @@ carat_status reference_compute(const carat_gemm_problem *problem, int64_t index,
 
 void reference_free(struct reference *reference);
 
+/* What becomes of a sum beside alpha and beta: D = act(A B + bias). */
+struct epilogue {
+    const char *name;
+    carat_bias bias;
+    carat_activation activation;
+};
+
+/* All that is measured, the plain product first. */
+extern const struct epilogue epilogues[];
+extern const int epilogue_count;
+
+/* Copies a reference of A B and makes it one of act(A B + bias). reference_free afterwards, also on failure. */
+carat_status reference_finish(const struct reference *plain, const struct source *bias,
+                              const struct epilogue *epilogue, struct reference *finished);
+
+/*
+ * How many half units in the last place of |A||B| a sum of random inputs of mean 0 may be off, in the accuracy
+ * that the problem asks for, in all the ways that units are known to add.
+ */
+double reference_ulps(const carat_gemm_problem *problem);
+
 /*
  * Compares. d is the host's copy of the whole of D (all problems of the batch). A difference is allowed up
  * to `ulps` half units in the last place of |A||B| in the type of the sums, and one rounding to the type of D.
- * With random inputs of mean 0 sums wander, they do not drift: 32 is ample whatever k is, and a product
- * in tf32, or with a k left out, is far above it.
  */
 struct verdict reference_compare(const struct reference *reference, const void *d, double ulps);
 
 /*
  * Whether every byte of some element is still the poison 0xff: a NaN that no product of numbers gives, in
- * f32, f64, f16 and bf16. Integers can be -1 rightly, and are not looked at. Returns the first, or -1.
+ * f32, f64, f16, bf16 and e4m3. Integers can be -1 rightly, and are not looked at. Returns the first, or -1.
  */
 int64_t find_poison(carat_type type, const void *d, int64_t count);
 

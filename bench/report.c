@@ -9,8 +9,21 @@ json_t *json_known(double value) { return isfinite(value) && value != 0 ? json_r
 
 const char *outcome_name(enum outcome outcome)
 {
-    static const char *const names[] = {"timed", "skipped", "wrong", "failed"};
+    static const char *const names[] = {"timed", "skipped", "wrong", "failed", "cannot"};
     return names[outcome];
+}
+
+void dtype_name(const carat_gemm_problem *problem, char *name, size_t size)
+{
+    const char *type_a = carat_type_name(problem->type_a);
+    bool fast = strcmp(accuracy_name(problem), "fast") == 0;
+    if (problem->type_a == CARAT_F32 && fast) {
+        snprintf(name, size, "tf32");
+    } else if (problem->type_a == problem->type_b) {
+        snprintf(name, size, "%s%s", type_a, fast ? "-fast" : "");
+    } else {
+        snprintf(name, size, "%s:%s%s", type_a, carat_type_name(problem->type_b), fast ? "-fast" : "");
+    }
 }
 
 const char *layout_name(const carat_gemm_problem *problem)
@@ -54,13 +67,15 @@ json_t *report_result(const struct contender *contender, const carat_gemm_proble
                       const struct result *result, const struct ceilings *ceilings, double peer_seconds)
 {
     double seconds = result_seconds(result);
-    const char *bound = NULL;
-    double floor = ceilings_floor_seconds(ceilings, problem, &bound);
-    json_t *line = json_pack("{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:s, s:s, s:s}", "kind", "result", "dtype",
-                             carat_type_name(problem->type_a), "layout", layout_name(problem), "m",
-                             (json_int_t)problem->m, "n", (json_int_t)problem->n, "k", (json_int_t)problem->k,
-                             "batch", (json_int_t)problem->batch, "contender", contender->name, "accuracy",
-                             contender->accuracy, "outcome", outcome_name(result->outcome));
+    struct floor floor = ceilings_floor(ceilings, problem);
+    char dtype[32];
+    dtype_name(problem, dtype, sizeof(dtype));
+    json_t *line =
+        json_pack("{s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:s, s:s, s:s}", "kind", "result", "dtype", dtype,
+                  "dtype_d", carat_type_name(problem->type_cd), "layout", layout_name(problem), "m",
+                  (json_int_t)problem->m, "n", (json_int_t)problem->n, "k", (json_int_t)problem->k, "batch",
+                  (json_int_t)problem->batch, "contender", contender->name, "accuracy",
+                  contender->accuracy ? contender->accuracy : "", "outcome", outcome_name(result->outcome));
     json_object_set_new(line, "time_us", json_known(result->time_us));
     json_object_set_new(line, "graph_time_us", json_known(result->graph_time_us));
     json_object_set_new(line, "first_call_us", json_known(result->first_call_us));
@@ -71,8 +86,13 @@ json_t *report_result(const struct contender *contender, const carat_gemm_proble
                         seconds > 0 ? json_real(workload_operations(problem) / seconds * 1e-12)
                                     : json_null());
     json_object_set_new(line, "share_of_ceiling",
-                        seconds > 0 && !contender->tensor ? json_known(floor / seconds) : json_null());
-    json_object_set_new(line, "ceiling", bound ? json_string(ceiling_short_name(bound)) : json_null());
+                        seconds > 0 ? json_known(floor.seconds / seconds) : json_null());
+    json_object_set_new(line, "ceiling",
+                        floor.bound ? json_string(ceiling_short_name(floor.bound->name)) : json_null());
+    json_object_set_new(line, "share_of_unit",
+                        seconds > 0 ? json_known(floor.unit_seconds / seconds) : json_null());
+    json_object_set_new(line, "unit",
+                        floor.unit ? json_string(ceiling_short_name(floor.unit->name)) : json_null());
     json_object_set_new(line, "ratio", seconds > 0 ? json_known(peer_seconds / seconds) : json_null());
     bool compared = result->outcome == OUTCOME_TIMED || result->outcome == OUTCOME_WRONG;
     json_object_set_new(line, "error",

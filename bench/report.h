@@ -20,8 +20,11 @@ json_t *report_head(const struct place *place, struct contender *const *contende
 json_t *report_result(const struct contender *contender, const carat_gemm_problem *problem,
                       const struct result *result, const struct ceilings *ceilings, double peer_seconds);
 
-/* "timed", "skipped", "wrong", "failed" */
+/* "timed", "skipped", "wrong", "failed", "cannot" */
 const char *outcome_name(enum outcome outcome);
+
+/* "bf16", "tf32", "e4m3-fast", "e4m3:e5m2", ...: the types of A and B, and the accuracy where it is fast. */
+void dtype_name(const carat_gemm_problem *problem, char *name, size_t size);
 
 /* "NN", "NT", "TN" or "TT" of a column-major problem. */
 const char *layout_name(const carat_gemm_problem *problem);

@@ -1,7 +1,8 @@
-/* shapes.c - reads shape files. */
+/* shapes.c - reads shape files, and draws shapes at random. */
 #include "shapes.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,6 +10,7 @@
 
 #include "options.h"
 #include "status.h"
+#include "workload.h"
 
 static carat_status append(struct shapes *shapes, const struct shape *shape)
 {
@@ -30,6 +32,32 @@ static bool is_layout(const char *text)
     return strlen(text) == 2 && strchr("NT", text[0]) && strchr("NT", text[1]);
 }
 
+/* The type and the accuracy that a word asks for. */
+static carat_status read_dtype(const char *place, const char *word, struct shape *shape)
+{
+    static const char fast[] = "-fast";
+    if (strlen(word) >= sizeof(shape->dtype)) {
+        return fail(CARAT_INVALID_ARGUMENT, "%s: '%s' is no element type", place, word);
+    }
+    snprintf(shape->dtype, sizeof(shape->dtype), "%s", word);
+    char name[sizeof(shape->dtype)];
+    size_t length = strlen(word);
+    size_t ending = sizeof(fast) - 1;
+    if (strcmp(word, "tf32") == 0) {
+        word = "f32-fast";
+        length = strlen(word);
+    }
+    if (length > ending && strcmp(word + length - ending, fast) == 0) {
+        shape->accuracy = CARAT_ACCURACY_FAST;
+        length -= ending;
+    }
+    snprintf(name, sizeof(name), "%.*s", (int)length, word);
+    if (!parse_type(name, &shape->type)) {
+        shape->type = (carat_type)0;
+    }
+    return CARAT_OK;
+}
+
 carat_status shapes_read_line(const char *place, const char *line, struct shapes *shapes)
 {
     char words[400];
@@ -46,13 +74,7 @@ carat_status shapes_read_line(const char *place, const char *line, struct shapes
         return CARAT_OK;
     }
     struct shape shape = {.batch = 1};
-    if (strlen(dtype) >= sizeof(shape.dtype)) {
-        return fail(CARAT_INVALID_ARGUMENT, "%s: '%s' is no element type", place, dtype);
-    }
-    snprintf(shape.dtype, sizeof(shape.dtype), "%s", dtype);
-    if (!parse_type(dtype, &shape.type)) {
-        shape.type = (carat_type)0;
-    }
+    CARAT_TRY(read_dtype(place, dtype, &shape));
 
     char *layout = strtok_r(NULL, " \t", &rest);
     if (!layout || !is_layout(layout)) {
@@ -106,6 +128,106 @@ carat_status shapes_read(const char *path, struct shapes *shapes)
     return status;
 }
 
+/* ---- Shapes at random ---- */
+
+/* splitmix64: a counter through a mixing function. */
+static uint64_t next_word(uint64_t *state)
+{
+    *state += 0x9e3779b97f4a7c15u;
+    uint64_t word = *state;
+    word = (word ^ word >> 30) * 0xbf58476d1ce4e5b9u;
+    word = (word ^ word >> 27) * 0x94d049bb133111ebu;
+    return word ^ word >> 31;
+}
+
+/* A side from 1 to the largest: its logarithm is even. */
+static int64_t draw_side(uint64_t *state, int64_t largest)
+{
+    double even = (double)(next_word(state) >> 11) * 0x1p-53;
+    int64_t side = (int64_t)exp(even * log((double)largest + 1));
+    return side < 1 ? 1 : side > largest ? largest : side;
+}
+
+/* The word number i of a list separated by commas, round and round. */
+static void word_of_list(const char *list, int i, char *word, size_t size)
+{
+    int count = 1;
+    for (const char *at = list; *at; at++) {
+        count += *at == ',';
+    }
+    for (i %= count; i > 0; i--) {
+        list = strchr(list, ',') + 1;
+    }
+    snprintf(word, size, "%.*s", (int)strcspn(list, ","), list);
+}
+
+carat_status shapes_random(const struct draw *draw, int count, struct shapes *shapes)
+{
+    enum { PATIENCE = 10000 };
+    uint64_t state = draw->seed;
+    for (int i = 0; i < count; i++) {
+        struct shape shape = {.batch = 1};
+        char word[64];
+        word_of_list(draw->dtypes, i, word, sizeof(word));
+        CARAT_TRY(read_dtype("the list of types", word, &shape));
+        if (!shape.type) {
+            return fail(CARAT_INVALID_ARGUMENT, "'%s' is no element type", word);
+        }
+        bool fits = false;
+        for (int tries = 0; !fits && tries < PATIENCE; tries++) {
+            uint64_t layout = next_word(&state);
+            shape.layout[0] = layout >> 32 & 1 ? 'T' : 'N';
+            shape.layout[1] = layout >> 33 & 1 ? 'T' : 'N';
+            shape.m = draw_side(&state, draw->largest_side);
+            shape.n = draw_side(&state, draw->largest_side);
+            shape.k = draw_side(&state, draw->largest_side);
+            carat_gemm_problem problem = shape_problem(&shape);
+            fits = workload_operations(&problem) <= draw->most_operations &&
+                   workload_bytes(&problem) <= draw->most_bytes;
+        }
+        if (!fits) {
+            return fail(CARAT_INVALID_ARGUMENT, "hardly any shape has at most %g operations and %g bytes",
+                        draw->most_operations, draw->most_bytes);
+        }
+        CARAT_TRY(append(shapes, &shape));
+    }
+    return CARAT_OK;
+}
+
+carat_status shapes_add_fast(struct shapes *shapes)
+{
+    struct shapes both = {0};
+    carat_status status = CARAT_OK;
+    for (int i = 0; i < shapes->count && status == CARAT_OK; i++) {
+        struct shape shape = shapes->items[i];
+        status = append(&both, &shape);
+        bool is_float8 = shape.type == CARAT_E4M3 || shape.type == CARAT_E5M2;
+        if (status == CARAT_OK && is_float8 && shape.accuracy != CARAT_ACCURACY_FAST) {
+            shape.accuracy = CARAT_ACCURACY_FAST;
+            snprintf(shape.dtype, sizeof(shape.dtype), "%s-fast", carat_type_name(shape.type));
+            status = append(&both, &shape);
+        }
+    }
+    shapes_free(status == CARAT_OK ? shapes : &both);
+    if (status == CARAT_OK) {
+        *shapes = both;
+    }
+    return status;
+}
+
+bool shape_wanted(const struct shape *shape, const char *dtypes)
+{
+    size_t whole = strlen(shape->dtype);
+    size_t stem = strcspn(shape->dtype, "-");
+    for (const char *word = dtypes; word; word = strchr(word, ',') ? strchr(word, ',') + 1 : NULL) {
+        size_t length = strcspn(word, ",");
+        if ((length == whole || length == stem) && strncmp(word, shape->dtype, length) == 0) {
+            return true;
+        }
+    }
+    return !dtypes;
+}
+
 void shapes_free(struct shapes *shapes)
 {
     free(shapes->items);
@@ -115,6 +237,7 @@ void shapes_free(struct shapes *shapes)
 carat_gemm_problem shape_problem(const struct shape *shape)
 {
     carat_gemm_problem problem = carat_gemm_describe(shape->type, shape->m, shape->n, shape->k);
+    problem.accuracy = shape->accuracy;
     problem.op_a = shape->layout[0] == 'T' ? CARAT_TRANSPOSE : CARAT_NO_TRANSPOSE;
     problem.op_b = shape->layout[1] == 'T' ? CARAT_TRANSPOSE : CARAT_NO_TRANSPOSE;
     problem.lda = problem.op_a == CARAT_TRANSPOSE ? shape->k : shape->m;

@@ -3,18 +3,21 @@
  *
  *     dtype  layout  m n k [batch]
  *
- * layout is two letters N or T, of op(A) and op(B), column-major. # begins a comment.
+ * dtype is a type's name, or one with "-fast" behind it where the fast accuracy is asked for; "tf32" is
+ * "f32-fast". layout is two letters N or T, of op(A) and op(B), column-major. # begins a comment.
  */
 #ifndef CARAT_BENCH_SHAPES_H
 #define CARAT_BENCH_SHAPES_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "carat/carat.h"
 
 struct shape {
-    char dtype[8];   /* as written: also of types that Carat does not have */
+    char dtype[16];  /* as written: also of types that Carat does not have */
     carat_type type; /* 0 where Carat does not have it */
+    carat_accuracy accuracy;
     char layout[3];
     int64_t m;
     int64_t n;
@@ -35,6 +38,27 @@ carat_status shapes_read(const char *path, struct shapes *shapes);
 
 /* Appends one line's shape, if it has one. place is the line's name in messages. */
 carat_status shapes_read_line(const char *place, const char *line, struct shapes *shapes);
+
+/* What shapes_random() draws from. */
+struct draw {
+    const char *dtypes; /* separated by commas, taken in turn */
+    uint64_t seed;
+    int64_t largest_side;
+    double most_operations; /* of a product; one with more is drawn again */
+    double most_bytes;      /* of A, B and D */
+};
+
+/* Appends `count` shapes in every layout with sides from 1 up, even on a logarithmic scale. */
+carat_status shapes_random(const struct draw *draw, int count, struct shapes *shapes);
+
+/*
+ * Appends behind each shape of 8-bit floats the same one with fast accuracy: where these are measured, they are
+ * measured both ways.
+ */
+carat_status shapes_add_fast(struct shapes *shapes);
+
+/* Whether a list of dtypes, separated by commas, has the shape's; NULL has all. "e4m3" has "e4m3-fast" too. */
+bool shape_wanted(const struct shape *shape, const char *dtypes);
 
 void shapes_free(struct shapes *shapes);
 

@@ -64,9 +64,24 @@ static void release(struct arena *arena)
     arena->output_bytes = 0;
 }
 
+static void release_bias(struct arena *arena)
+{
+    if (arena->place) {
+        carat_release(arena->place->context, arena->bias);
+    }
+    free(arena->bias_on_host);
+    arena->bias = NULL;
+    arena->bias_on_host = NULL;
+    arena->bias_elements = 0;
+}
+
 void arena_free(struct arena *arena)
 {
     release(arena);
+    release_bias(arena);
+    if (arena->place) {
+        carat_release(arena->place->context, arena->one);
+    }
     free(arena->tile);
     free(arena->copy);
     *arena = (struct arena){.place = arena->place};
@@ -97,6 +112,38 @@ carat_status make_random_tile(carat_type type, void **tile)
     return CARAT_OK;
 }
 
+static bool is_float8(carat_type type) { return type == CARAT_E4M3 || type == CARAT_E5M2; }
+
+/* What the host has, in new memory of the place. */
+static carat_status place_upload(struct place *place, const void *from, size_t bytes, void **to)
+{
+    CARAT_TRY(carat_allocate(place->context, CARAT_MEMORY_DEVICE, bytes, to));
+    CARAT_TRY(carat_copy(place->context, *to, from, bytes, place->stream));
+    return carat_synchronize(place->context, place->stream);
+}
+
+carat_status workload_make_bias(const struct workload *workload)
+{
+    struct arena *arena = workload->arena;
+    const carat_gemm_problem *problem = &workload->problem;
+    carat_type type = carat_scalar_type(problem->type_cd);
+    int64_t elements = problem->m > problem->n ? problem->m : problem->n;
+    if (arena->bias_type == type && arena->bias_elements >= elements) {
+        return CARAT_OK;
+    }
+    release_bias(arena);
+    size_t bytes = (size_t)elements * carat_type_size(type);
+    arena->bias_on_host = malloc(bytes);
+    if (!arena->bias_on_host) {
+        return fail(CARAT_OUT_OF_HOST_MEMORY, "no memory for a bias of %lld numbers", (long long)elements);
+    }
+    generate(type, FAMILY_NORMAL, 2, elements, arena->bias_on_host);
+    CARAT_TRY(place_upload(arena->place, arena->bias_on_host, bytes, &arena->bias));
+    arena->bias_type = type;
+    arena->bias_elements = elements;
+    return CARAT_OK;
+}
+
 static int count_sets(const struct place *place, double set_bytes)
 {
     double cache = place->cuda ? (double)place->info.l2_bytes : HOST_CACHE_BYTES;
@@ -124,6 +171,10 @@ carat_status workload_open(struct arena *arena, const carat_gemm_problem *proble
     double set_bytes = (double)workload->set_elements * (double)size +
                        (double)workload->output_elements * (double)result_size;
     workload->sets = count_sets(arena->place, set_bytes);
+    if (is_float8(problem->type_a) && !arena->one) {
+        static const float one = 1;
+        CARAT_TRY(place_upload(arena->place, &one, sizeof(one), &arena->one));
+    }
 
     int64_t input_elements = workload->set_elements * workload->sets;
     size_t output_bytes = (size_t)workload->output_elements * result_size * (size_t)workload->sets;
@@ -163,6 +214,11 @@ void *workload_d(const struct workload *workload, int set)
     return (char *)workload->arena->outputs + (size_t)(workload->output_elements * set) * size;
 }
 
+const float *workload_scale(const struct workload *workload)
+{
+    return is_float8(workload->problem.type_a) ? workload->arena->one : NULL;
+}
+
 double workload_operations(const carat_gemm_problem *problem)
 {
     return 2.0 * (double)problem->m * (double)problem->n * (double)problem->k * (double)problem->batch;
@@ -180,7 +236,7 @@ double workload_bytes(const carat_gemm_problem *problem)
 carat_status references_compute(const struct workload *workload, int64_t budget,
                                 struct references *references)
 {
-    *references = (struct references){.ulps = 32};
+    *references = (struct references){.ulps = reference_ulps(&workload->problem)};
     int64_t batch = workload->problem.batch;
     const int64_t problems[] = {0, batch / 3, batch / 2, batch - 1};
     for (int i = 0; i < 4; i++) {
@@ -189,6 +245,7 @@ carat_status references_compute(const struct workload *workload, int64_t budget,
         }
         struct source a = {workload->problem.type_a, workload->arena->tile, 0, RANDOM_PERIOD};
         struct source b = a;
+        b.type = workload->problem.type_b; /* 8-bit floats of one type are numbers of the other too */
         b.first = workload->b_first;
         struct reference *reference = &references->items[references->count++];
         carat_status status = reference_compute(&workload->problem, problems[i], &a, &b, budget, reference);
@@ -206,6 +263,23 @@ void references_free(struct references *references)
         reference_free(&references->items[i]);
     }
     references->count = 0;
+}
+
+carat_status references_finish(const struct references *plain, const struct workload *workload,
+                               const struct epilogue *epilogue, struct references *finished)
+{
+    *finished = (struct references){.ulps = 2 * plain->ulps}; /* activations are steeper than 1 in places */
+    const struct arena *arena = workload->arena;
+    struct source bias = {arena->bias_type, arena->bias_on_host, 0, arena->bias_elements};
+    for (int i = 0; i < plain->count; i++) {
+        struct reference *reference = &finished->items[finished->count++];
+        carat_status status = reference_finish(&plain->items[i], &bias, epilogue, reference);
+        if (status != CARAT_OK) {
+            references_free(finished);
+            return status;
+        }
+    }
+    return CARAT_OK;
 }
 
 static size_t result_bytes(const struct workload *workload)

@@ -55,6 +55,11 @@ struct arena {
     size_t output_bytes;
     void *copy; /* the host's, of one D */
     size_t copy_bytes;
+    void *one;          /* 1.0f, for the scales of 8-bit floats; NULL until then */
+    void *bias;         /* random numbers of bias_type, for contenders with a bias; NULL until then */
+    void *bias_on_host; /* the same */
+    carat_type bias_type;
+    int64_t bias_elements;
 };
 
 void arena_free(struct arena *arena);
@@ -75,6 +80,12 @@ const void *workload_a(const struct workload *workload, int set);
 const void *workload_b(const struct workload *workload, int set);
 void *workload_d(const struct workload *workload, int set);
 
+/* The scale of A and of B: 1 in the place's memory for 8-bit floats, NULL for all else. */
+const float *workload_scale(const struct workload *workload);
+
+/* Makes room for a bias of as many elements as D has rows or columns, of the type of the sums. */
+carat_status workload_make_bias(const struct workload *workload);
+
 /* How many multiply-adds, times two; and the fewest bytes that must move (A, B read, D written). */
 double workload_operations(const carat_gemm_problem *problem);
 double workload_bytes(const carat_gemm_problem *problem);
@@ -83,12 +94,20 @@ double workload_bytes(const carat_gemm_problem *problem);
 struct references {
     struct reference items[4];
     int count;
-    double ulps; /* that a result may be off: see reference_compare() */
+    double
+        ulps; /* that a result may be off, see reference_compare(); by default what reference_ulps() says */
 };
 
 carat_status references_compute(const struct workload *workload, int64_t budget,
                                 struct references *references);
 void references_free(struct references *references);
+
+/*
+ * A copy of the references, made into those of act(A B + bias), with the bias of workload_make_bias().
+ * references_free() as for the others, also on failure.
+ */
+carat_status references_finish(const struct references *plain, const struct workload *workload,
+                               const struct epilogue *epilogue, struct references *finished);
 
 /* Fills D of set 0 with 0xff, so that an element that is not written is seen. */
 carat_status workload_poison(const struct workload *workload);

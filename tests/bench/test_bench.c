@@ -21,6 +21,7 @@
 #include "report.h"
 #include "shapes.h"
 #include "statistics.h"
+#include "summary.h"
 
 /* ---- Statistics ---- */
 
@@ -54,7 +55,7 @@ static void shape_lines_are_read(void **state)
     assert_int_equal(shapes.count, 0);
     assert_int_equal(shapes_read_line("x", "bf16 TN 4096 16 14336 # decode\n", &shapes), CARAT_OK);
     assert_int_equal(shapes_read_line("x", "f32\tNT 1 4096 128 512", &shapes), CARAT_OK);
-    assert_int_equal(shapes_read_line("x", "e4m3 TN 8 8 8", &shapes), CARAT_OK);
+    assert_int_equal(shapes_read_line("x", "fp4 TN 8 8 8", &shapes), CARAT_OK);
     assert_int_equal(shapes.count, 3);
     assert_int_equal(shapes.items[0].type, CARAT_BF16);
     assert_string_equal(shapes.items[0].layout, "TN");
@@ -62,7 +63,7 @@ static void shape_lines_are_read(void **state)
     assert_int_equal(shapes.items[0].batch, 1);
     assert_int_equal(shapes.items[1].batch, 512);
     assert_int_equal(shapes.items[2].type, 0);
-    assert_string_equal(shapes.items[2].dtype, "e4m3");
+    assert_string_equal(shapes.items[2].dtype, "fp4");
 
     carat_gemm_problem problem = shape_problem(&shapes.items[0]);
     assert_int_equal(problem.order, CARAT_COLUMN_MAJOR);
@@ -78,6 +79,121 @@ static void shape_lines_are_read(void **state)
     assert_int_equal(problem.stride_d, 4096);
     shapes_free(&shapes);
     assert_int_equal(shapes.count, 0);
+}
+
+static void fast_types_are_read(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *dtype;
+        carat_type type;
+        carat_type type_cd;
+        carat_accuracy accuracy;
+        const char *name;
+    } cases[] = {
+        {"f32", CARAT_F32, CARAT_F32, CARAT_ACCURACY_DEFAULT, "f32"},
+        {"tf32", CARAT_F32, CARAT_F32, CARAT_ACCURACY_FAST, "tf32"},
+        {"f32-fast", CARAT_F32, CARAT_F32, CARAT_ACCURACY_FAST, "tf32"},
+        {"e4m3", CARAT_E4M3, CARAT_BF16, CARAT_ACCURACY_DEFAULT, "e4m3"},
+        {"e4m3-fast", CARAT_E4M3, CARAT_BF16, CARAT_ACCURACY_FAST, "e4m3-fast"},
+        {"s8", CARAT_S8, CARAT_S32, CARAT_ACCURACY_DEFAULT, "s8"},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct shapes shapes = {0};
+        char line[80];
+        char name[32];
+        snprintf(line, sizeof(line), "%s TN 8 16 24", cases[i].dtype);
+        assert_int_equal(shapes_read_line("x", line, &shapes), CARAT_OK);
+        assert_int_equal(shapes.items[0].type, cases[i].type);
+        carat_gemm_problem problem = shape_problem(&shapes.items[0]);
+        assert_int_equal(problem.type_cd, cases[i].type_cd);
+        assert_int_equal(problem.accuracy, cases[i].accuracy);
+        dtype_name(&problem, name, sizeof(name));
+        assert_string_equal(name, cases[i].name);
+        shapes_free(&shapes);
+    }
+    carat_gemm_problem mixed = carat_gemm_describe(CARAT_E4M3, 8, 8, 8);
+    char name[32];
+    mixed.type_b = CARAT_E5M2;
+    dtype_name(&mixed, name, sizeof(name));
+    assert_string_equal(name, "e4m3:e5m2");
+    struct shapes shapes = {0};
+    assert_int_equal(shapes_read_line("x", "-fast TN 8 8 8", &shapes), CARAT_OK);
+    assert_int_equal(shapes.items[0].type, 0);
+    shapes_free(&shapes);
+}
+
+static void eight_bit_floats_are_measured_both_ways(void **state)
+{
+    (void)state;
+    static const char *const wanted[] = {"bf16", "e4m3", "e4m3-fast", "e4m3-fast", "s8"};
+    struct shapes shapes = {0};
+    shapes_read_line("x", "bf16 TN 8 8 8", &shapes);
+    shapes_read_line("x", "e4m3 TN 8 8 8", &shapes);
+    shapes_read_line("x", "e4m3-fast TN 16 8 8", &shapes);
+    shapes_read_line("x", "s8 TN 8 8 8", &shapes);
+    assert_int_equal(shapes_add_fast(&shapes), CARAT_OK);
+    assert_int_equal(shapes.count, 5);
+    for (int i = 0; i < 5; i++) {
+        assert_string_equal(shapes.items[i].dtype, wanted[i]);
+    }
+    assert_int_equal(shapes.items[2].m, 8);
+    assert_int_equal(shapes.items[2].accuracy, CARAT_ACCURACY_FAST);
+    assert_true(shape_wanted(&shapes.items[0], NULL));
+    assert_true(shape_wanted(&shapes.items[0], "f32,bf16"));
+    assert_false(shape_wanted(&shapes.items[0], "f32,bf1,b,bf160"));
+    assert_true(shape_wanted(&shapes.items[2], "e4m3"));
+    assert_true(shape_wanted(&shapes.items[2], "e4m3-fast"));
+    assert_false(shape_wanted(&shapes.items[1], "e4m3-fast"));
+    shapes_free(&shapes);
+}
+
+/* The same seed draws the same shapes; sides span the scale; every layout comes; no shape is over the limits. */
+static void random_shapes_are_even_on_a_logarithmic_scale(void **state)
+{
+    (void)state;
+    enum { COUNT = 4000 };
+    struct draw draw = {
+        .dtypes = "bf16,tf32", .seed = 7, .largest_side = 16384, .most_operations = 1e11, .most_bytes = 1e8};
+    struct shapes shapes = {0};
+    struct shapes again = {0};
+    assert_int_equal(shapes_random(&draw, COUNT, &shapes), CARAT_OK);
+    assert_int_equal(shapes_random(&draw, COUNT, &again), CARAT_OK);
+    int layouts[4] = {0};
+    for (int i = 0; i < COUNT; i++) {
+        const struct shape *shape = &shapes.items[i];
+        carat_gemm_problem problem = shape_problem(shape);
+        assert_true(shape->m == again.items[i].m && shape->n == again.items[i].n &&
+                    shape->k == again.items[i].k);
+        assert_string_equal(shape->dtype, i % 2 ? "tf32" : "bf16");
+        assert_true(workload_operations(&problem) <= 1e11 && workload_bytes(&problem) <= 1e8);
+        layouts[(shape->layout[0] == 'T') * 2 + (shape->layout[1] == 'T')]++;
+    }
+    for (int i = 0; i < 4; i++) {
+        assert_true(layouts[i] > COUNT / 5);
+    }
+    shapes_free(&shapes);
+    shapes_free(&again);
+    /* Without limits each of the 14 powers of two has its share. */
+    draw.most_operations = draw.most_bytes = INFINITY;
+    assert_int_equal(shapes_random(&draw, COUNT, &shapes), CARAT_OK);
+    int sides[15] = {0};
+    for (int i = 0; i < COUNT; i++) {
+        assert_true(shapes.items[i].k >= 1 && shapes.items[i].k <= 16384);
+        sides[ilogb((double)shapes.items[i].k)]++;
+    }
+    for (int i = 0; i < 14; i++) {
+        assert_true(sides[i] > COUNT / 14 * 3 / 4);
+    }
+    shapes_free(&shapes);
+    draw.seed = 8;
+    assert_int_equal(shapes_random(&draw, 1, &again), CARAT_OK);
+    draw.most_operations = 1;
+    assert_int_equal(shapes_random(&draw, 1, &again), CARAT_INVALID_ARGUMENT);
+    draw.dtypes = "bf16,none";
+    draw.most_operations = INFINITY;
+    assert_int_equal(shapes_random(&draw, 2, &again), CARAT_INVALID_ARGUMENT);
+    shapes_free(&again);
 }
 
 static void wrong_shape_lines_are_refused_with_their_place(void **state)
@@ -274,6 +390,106 @@ static void nan_stays_the_largest_error(void **state)
     assert_true(isnan(larger_or_nan(1, NAN)));
 }
 
+/* act(A B + bias), against the definitions. */
+static void references_are_finished(void **state)
+{
+    (void)state;
+    enum { M = 4, N = 3 };
+    const float a[M] = {-3, -0.5f, 0.25f, 2};
+    const float b[N] = {1, -1, 0.5f};
+    const float bias[M] = {0.5f, -1, 2, 0.125f};
+    carat_gemm_problem problem = carat_gemm_describe(CARAT_F32, M, N, 1);
+    problem.lda = problem.ldc = problem.ldd = M;
+    problem.ldb = 1;
+    struct source source_a = {CARAT_F32, a, 0, M};
+    struct source source_b = {CARAT_F32, b, 0, N};
+    struct source source_bias = {CARAT_F32, bias, 0, M};
+    struct reference plain;
+    assert_int_equal(reference_compute(&problem, 0, &source_a, &source_b, 1000, &plain), CARAT_OK);
+    for (int which = 0; which < epilogue_count; which++) {
+        const struct epilogue *epilogue = &epilogues[which];
+        struct reference finished;
+        assert_int_equal(reference_finish(&plain, &source_bias, epilogue, &finished), CARAT_OK);
+        for (int at = 0; at < M * N; at++) {
+            double added = epilogue->bias == CARAT_BIAS_PER_ROW      ? (double)bias[at % M]
+                           : epilogue->bias == CARAT_BIAS_PER_COLUMN ? (double)bias[at / M]
+                                                                     : 0;
+            double x = (double)a[at % M] * (double)b[at / M] + added;
+            double pi = 3.14159265358979323846;
+            double wanted = x;
+            if (epilogue->activation == CARAT_ACTIVATION_RELU) {
+                wanted = x > 0 ? x : 0;
+            } else if (epilogue->activation == CARAT_ACTIVATION_GELU_TANH) {
+                wanted = 0.5 * x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * pow(x, 3))));
+            } else if (epilogue->activation == CARAT_ACTIVATION_GELU_ERF) {
+                wanted = 0.5 * x * (1 + erf(x / sqrt(2)));
+            } else if (epilogue->activation == CARAT_ACTIVATION_SILU) {
+                wanted = x / (1 + exp(-x));
+            }
+            assert_true(fabs(finished.value[at] - wanted) < 1e-14);
+            assert_true(fabs(finished.magnitude[at] - plain.magnitude[at] - fabs(added)) < 1e-14);
+        }
+        reference_free(&finished);
+    }
+    reference_free(&plain);
+}
+
+/* Rounded to 11 bits. */
+static double to_tf32(double x)
+{
+    int exponent;
+    double fraction = frexp(x, &exponent);
+    return ldexp(rint(fraction * 2048) / 2048, exponent);
+}
+
+/*
+ * What each accuracy may be off by: f32 operands rounded to tf32 pass as tf32 and not as f32, and a product with a few
+ * k left out passes in none.
+ */
+static void the_allowance_fits_the_accuracy(void **state)
+{
+    (void)state;
+    enum { SIDE = 24, K = 4096 };
+    static float a[SIDE * K];
+    static float b[SIDE * K];
+    assert_int_equal(input_fill(CARAT_F32, INPUT_NORMAL, 1, K, SIDE, a), CARAT_OK);
+    assert_int_equal(input_fill(CARAT_F32, INPUT_NORMAL, 2, K, SIDE, b), CARAT_OK);
+    carat_gemm_problem strict = carat_gemm_describe(CARAT_F32, SIDE, SIDE, K);
+    strict.op_a = CARAT_TRANSPOSE;
+    strict.lda = strict.ldb = K;
+    strict.ldc = strict.ldd = SIDE;
+    carat_gemm_problem fast = strict;
+    fast.accuracy = CARAT_ACCURACY_FAST;
+    struct source source_a = {CARAT_F32, a, 0, SIDE * K};
+    struct source source_b = {CARAT_F32, b, 0, SIDE * K};
+    struct reference reference;
+    assert_int_equal(reference_compute(&strict, 0, &source_a, &source_b, 1 << 30, &reference), CARAT_OK);
+    float d[3][SIDE * SIDE]; /* operands rounded to tf32, f64 sums, f64 sums without the last 8 of k */
+    for (int i = 0; i < SIDE * SIDE; i++) {
+        double sums[3] = {0};
+        for (int k = 0; k < K; k++) {
+            double x = (double)a[i % SIDE * K + k];
+            double y = (double)b[i / SIDE * K + k];
+            sums[0] += to_tf32(x) * to_tf32(y);
+            sums[1] += x * y;
+            sums[2] += k < K - 8 ? x * y : 0;
+        }
+        for (int way = 0; way < 3; way++) {
+            d[way][i] = (float)sums[way];
+        }
+    }
+    assert_true(reference_compare(&reference, d[0], reference_ulps(&fast)).right);
+    assert_false(reference_compare(&reference, d[0], reference_ulps(&strict)).right);
+    assert_true(reference_compare(&reference, d[1], reference_ulps(&strict)).right);
+    assert_false(reference_compare(&reference, d[2], reference_ulps(&fast)).right);
+    carat_gemm_problem float8 = carat_gemm_describe(CARAT_E4M3, SIDE, SIDE, K);
+    assert_false(reference_compare(&reference, d[2], reference_ulps(&float8)).right);
+    double by_default = reference_ulps(&float8);
+    float8.accuracy = CARAT_ACCURACY_FAST;
+    assert_true(reference_ulps(&float8) > 4 * by_default);
+    reference_free(&reference);
+}
+
 /* ---- Families ---- */
 
 static void families_are_what_they_are_called(void **state)
@@ -326,7 +542,7 @@ static void every_rung_has_a_row_and_a_base_below_it(void **state)
     (void)state;
     struct rungs rungs;
     assert_true(rungs_list(CARAT_F32, NULL, &rungs));
-    for (int number = 1; number <= LIBRARY_RUNG; number++) {
+    for (int number = 1; number <= library_rung(CARAT_F32); number++) {
         bool found = false;
         for (int i = 0; i < rungs.count; i++) {
             found = found || rungs.items[i].number == number;
@@ -340,7 +556,7 @@ static void every_rung_has_a_row_and_a_base_below_it(void **state)
     }
     assert_true(rungs_list(CARAT_F32, "1,9", &rungs));
     assert_int_equal(rungs.items[0].number, 1);
-    assert_int_equal(rungs.items[rungs.count - 1].number, LIBRARY_RUNG);
+    assert_int_equal(rungs.items[rungs.count - 1].number, library_rung(CARAT_F32));
     assert_null(rungs.items[rungs.count - 1].row);
     for (int i = 0; i < rungs.count; i++) {
         assert_true(rungs.items[i].number == 1 || rungs.items[i].number == 9);
@@ -373,11 +589,14 @@ static void plain_loops_take_time(void **state)
 
 static struct ceilings some_ceilings(void)
 {
-    struct ceilings ceilings = {.count = 3};
+    struct ceilings ceilings = {.count = 6};
     ceilings.items[0] = (struct ceiling){.name = "ceiling_ffma", .unit = "TFLOP/s", .value = 50};
     ceilings.items[1] = (struct ceiling){.name = "ceiling_copy", .unit = "GB/s", .value = 4000};
     ceilings.items[2] =
         (struct ceiling){.name = "ceiling_dmma", .unit = "TFLOP/s", .reason = "not on this device"};
+    ceilings.items[3] = (struct ceiling){.name = "ceiling_wgmma_bf16", .unit = "TFLOP/s", .value = 800};
+    ceilings.items[4] = (struct ceiling){.name = "ceiling_mma_bf16", .unit = "TFLOP/s", .value = 500};
+    ceilings.items[5] = (struct ceiling){.name = "ceiling_mma_tf32", .unit = "TFLOP/s", .value = 250};
     return ceilings;
 }
 
@@ -385,18 +604,37 @@ static void the_floor_is_what_binds(void **state)
 {
     (void)state;
     struct ceilings ceilings = some_ceilings();
-    const char *bound = NULL;
     carat_gemm_problem square = carat_gemm_describe(CARAT_F32, 4096, 4096, 4096);
-    double floor = ceilings_floor_seconds(&ceilings, &square, &bound);
-    assert_true(fabs(floor - 2.0 * 4096 * 4096 * 4096 / 50e12) < 1e-12);
-    assert_string_equal(bound, "ceiling_ffma");
+    struct floor floor = ceilings_floor(&ceilings, &square);
+    assert_true(fabs(floor.seconds - 2.0 * 4096 * 4096 * 4096 / 50e12) < 1e-12);
+    assert_true(floor.unit_seconds == floor.seconds);
+    assert_string_equal(floor.bound->name, "ceiling_ffma");
     carat_gemm_problem thin = carat_gemm_describe(CARAT_F32, 8192, 1, 8192);
-    floor = ceilings_floor_seconds(&ceilings, &thin, &bound);
-    assert_true(fabs(floor - 4.0 * (8192.0 * 8192 + 2 * 8192) / 4e12) < 1e-12);
-    assert_string_equal(bound, "ceiling_copy");
-    assert_string_equal(ceiling_short_name(bound), "copy");
+    floor = ceilings_floor(&ceilings, &thin);
+    assert_true(fabs(floor.seconds - 4.0 * (8192.0 * 8192 + 2 * 8192) / 4e12) < 1e-12);
+    assert_true(fabs(floor.unit_seconds - 2.0 * 8192 * 8192 / 50e12) < 1e-12);
+    assert_string_equal(floor.bound->name, "ceiling_copy");
+    assert_string_equal(floor.unit->name, "ceiling_ffma");
+    assert_string_equal(ceiling_short_name(floor.bound->name), "copy");
     carat_gemm_problem other = carat_gemm_describe(CARAT_F64, 64, 64, 64);
-    assert_true(ceilings_floor_seconds(&ceilings, &other, NULL) == 0); /* not measured */
+    assert_true(ceilings_floor(&ceilings, &other).seconds == 0); /* not measured */
+    assert_null(ceilings_floor(NULL, &square).unit);
+}
+
+/* The fastest unit that was measured and does the type in the accuracy asked for. */
+static void every_type_has_its_unit(void **state)
+{
+    (void)state;
+    struct ceilings ceilings = some_ceilings();
+    carat_gemm_problem problem = carat_gemm_describe(CARAT_F32, 64, 64, 64);
+    assert_string_equal(ceilings_of_problem(&ceilings, &problem)->name, "ceiling_ffma");
+    problem.accuracy = CARAT_ACCURACY_FAST;
+    assert_string_equal(ceilings_of_problem(&ceilings, &problem)->name, "ceiling_mma_tf32");
+    assert_string_equal(ceilings_of_type(&ceilings, CARAT_F32)->name, "ceiling_ffma");
+    assert_string_equal(ceilings_of_type(&ceilings, CARAT_BF16)->name, "ceiling_wgmma_bf16");
+    assert_string_equal(ceilings_of_type(&ceilings, CARAT_F16)->name, "ceiling_ffma");
+    assert_null(ceilings_of_type(&ceilings, CARAT_S8));
+    assert_null(ceilings_of_type(&ceilings, CARAT_F64));
 }
 
 static void ceilings_survive_json(void **state)
@@ -412,7 +650,7 @@ static void ceilings_survive_json(void **state)
     json_decref(document);
     struct ceilings read;
     assert_int_equal(ceilings_read(path, &read), CARAT_OK);
-    assert_int_equal(read.count, 3);
+    assert_int_equal(read.count, 6);
     assert_true(ceilings_value(&read, "ceiling_ffma") == 50);
     assert_true(ceilings_value(&read, "ceiling_dmma") == 0);
     document = json_pack("{s:i}", "ceilings", 1);
@@ -450,7 +688,7 @@ static void contenders_are_checked_and_timed(void **state)
     assert_int_equal(field_open(CARAT_DEVICE_CPU, 0, &field), CARAT_OK);
     assert_int_equal(field_add_carat(&field), CARAT_OK);
     assert_int_equal(field_add_peer(&field, "openblas"), CARAT_OK);
-    for (int type = CARAT_F32; type <= CARAT_S8; type++) {
+    for (int type = CARAT_F32; type <= CARAT_E5M2; type++) {
         struct shape shape = {
             .type = (carat_type)type, .layout = "TN", .m = 33, .n = 20, .k = 40, .batch = 3};
         carat_gemm_problem problem = shape_problem(&shape);
@@ -463,7 +701,10 @@ static void contenders_are_checked_and_timed(void **state)
             assert_true(results[i].plan[0] != 0);
         }
         assert_true(results[0].error == results[1].error);
-        assert_true(field_peer_seconds(&field, results) == result_seconds(&results[1]));
+        struct peer peer = field_peer(&field, results);
+        assert_int_equal(peer.at, 1);
+        assert_true(peer.seconds == result_seconds(&results[1]));
+        assert_true(peer.call_us == results[1].time_us && peer.graph_us == 0);
         assert_true(field_cublas_seconds(&field, results) == 0);
     }
     /* What would take the CPU minutes is not begun. */
@@ -478,10 +719,24 @@ static void contenders_are_checked_and_timed(void **state)
 static void a_result_in_json_has_every_field(void **state)
 {
     (void)state;
-    static const char *const keys[] = {"dtype",   "layout",        "m",         "n",
-                                       "k",       "batch",         "contender", "accuracy",
-                                       "time_us", "graph_time_us", "tflops",    "share_of_ceiling",
-                                       "plan",    "sm_clock_mhz",  "power_w",   "error",
+    static const char *const keys[] = {"dtype",
+                                       "layout",
+                                       "m",
+                                       "n",
+                                       "k",
+                                       "batch",
+                                       "contender",
+                                       "accuracy",
+                                       "time_us",
+                                       "graph_time_us",
+                                       "tflops",
+                                       "share_of_ceiling",
+                                       "share_of_unit",
+                                       "unit",
+                                       "plan",
+                                       "sm_clock_mhz",
+                                       "power_w",
+                                       "error",
                                        "ratio"};
     struct ceilings ceilings = some_ceilings();
     struct contender contender = {.name = "carat", .accuracy = "strict"};
@@ -512,12 +767,93 @@ static void a_result_in_json_has_every_field(void **state)
     json_decref(line);
 }
 
+/* The better of cublas and cublaslt counts, in either way of running; who else is there does not. */
+static void the_better_cublas_is_the_peer(void **state)
+{
+    (void)state;
+    struct contender carat = {.name = "carat"};
+    struct contender cublas = {.name = "cublas"};
+    struct contender cublaslt = {.name = "cublaslt"};
+    struct contender openblas = {.name = "openblas"};
+    struct field field = {.contenders = {&carat, &cublas, &cublaslt, &openblas}, .count = 4};
+    struct result results[4] = {{.time_us = 1},
+                                {.time_us = 20, .graph_time_us = 9},
+                                {.time_us = 15, .graph_time_us = 10},
+                                {.time_us = 2}};
+    struct peer peer = field_peer(&field, results);
+    assert_int_equal(peer.at, 1);
+    assert_true(fabs(peer.seconds - 9e-6) < 1e-12 && peer.call_us == 15 && peer.graph_us == 9);
+    results[1] = results[2] = (struct result){.outcome = OUTCOME_CANNOT};
+    peer = field_peer(&field, results);
+    assert_int_equal(peer.at, 3);
+    assert_true(peer.call_us == 2 && peer.graph_us == 0);
+    results[3] = (struct result){.outcome = OUTCOME_CANNOT};
+    peer = field_peer(&field, results);
+    assert_true(peer.at == -1 && peer.seconds == 0);
+}
+
+static void summaries_are_kept_by_file_and_type(void **state)
+{
+    (void)state;
+    static struct summary summary;
+    const struct summary_case cases[] = {
+        {"square", "bf16", "a", true, {.best = 2, .calls = 4}, .share = 0.5},
+        {"square", "bf16", "b", true, {.best = 0.5, .calls = 1}, .share = 0.7},
+        {"square", "f16", "c", true, {.best = 0}, 0},
+        {"odd", "bf16", "d", false, {.best = 0}, 0},
+        {"odd", "bf16", "e", true, {.best = 3, .graph = 3}, 0},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        summary_add(&summary, &cases[i]);
+    }
+    assert_int_equal(summary.count, 3);
+    const struct standing *first = &summary.items[0];
+    assert_int_equal(first->cases, 2);
+    assert_int_equal(first->slow, 1);
+    assert_true(fabs(mean_value(&first->best) - 1) < 1e-12);
+    assert_true(fabs(mean_value(&first->calls) - 2) < 1e-12);
+    assert_true(mean_value(&first->graph) == 0);
+    assert_true(first->best.worst == 0.5);
+    assert_string_equal(first->best.worst_case, "b");
+    assert_int_equal(summary.items[1].alone, 1);
+    assert_int_equal(summary.items[2].lost, 1);
+    assert_int_equal(summary.items[2].best.count, 1);
+    assert_int_equal(summary.all.cases, 5);
+    assert_true(fabs(mean_value(&summary.all.best) - cbrt(3)) < 1e-12);
+    json_t *line = standing_to_json(first);
+    assert_string_equal(json_string_value(json_object_get(line, "kind")), "summary");
+    json_t *ratio = json_object_get(line, "ratio");
+    assert_true(fabs(json_number_value(json_object_get(ratio, "geometric_mean")) - 1) < 1e-8);
+    assert_true(json_number_value(json_object_get(ratio, "worst")) == 0.5);
+    assert_true(fabs(json_number_value(json_object_get(line, "mean_share_of_unit")) - 0.6) < 1e-12);
+    assert_true(json_is_null(json_object_get(json_object_get(line, "ratio_graph"), "worst")));
+    json_decref(line);
+}
+
+/* What does not fit the list still counts in all. */
+static void a_full_summary_says_so(void **state)
+{
+    (void)state;
+    static struct summary summary;
+    for (int i = 0; i < MOST_STANDINGS + 5; i++) {
+        char file[20];
+        snprintf(file, sizeof(file), "%d", i);
+        summary_add(&summary, &(struct summary_case){file, "f32", "x", true, {.best = 1}, 0});
+    }
+    assert_int_equal(summary.count, MOST_STANDINGS);
+    assert_true(summary.overflowed);
+    assert_int_equal(summary.all.cases, MOST_STANDINGS + 5);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(median_is_the_middle),
         cmocka_unit_test(geometric_mean_of_a_ratio_and_its_inverse_is_one),
         cmocka_unit_test(shape_lines_are_read),
+        cmocka_unit_test(fast_types_are_read),
+        cmocka_unit_test(eight_bit_floats_are_measured_both_ways),
+        cmocka_unit_test(random_shapes_are_even_on_a_logarithmic_scale),
         cmocka_unit_test(wrong_shape_lines_are_refused_with_their_place),
         cmocka_unit_test(the_shape_files_that_come_along_are_read),
         cmocka_unit_test(reference_of_a_small_product),
@@ -526,14 +862,20 @@ int main(void)
         cmocka_unit_test(integers_wrap_and_must_be_exact),
         cmocka_unit_test(poison_is_found),
         cmocka_unit_test(nan_stays_the_largest_error),
+        cmocka_unit_test(references_are_finished),
+        cmocka_unit_test(the_allowance_fits_the_accuracy),
         cmocka_unit_test(families_are_what_they_are_called),
         cmocka_unit_test(every_rung_has_a_row_and_a_base_below_it),
         cmocka_unit_test(traffic_is_counted_from_the_tiles),
         cmocka_unit_test(plain_loops_take_time),
         cmocka_unit_test(the_floor_is_what_binds),
+        cmocka_unit_test(every_type_has_its_unit),
         cmocka_unit_test(ceilings_survive_json),
         cmocka_unit_test(unknown_and_absent_contenders_are_told_apart),
         cmocka_unit_test(contenders_are_checked_and_timed),
+        cmocka_unit_test(the_better_cublas_is_the_peer),
+        cmocka_unit_test(summaries_are_kept_by_file_and_type),
+        cmocka_unit_test(a_full_summary_says_so),
         cmocka_unit_test(a_result_in_json_has_every_field),
     };
     return cmocka_run_group_tests_name("bench", tests, NULL, NULL);
