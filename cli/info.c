@@ -1,11 +1,14 @@
-/* info.c - carat info: every device and what it is limited by. */
+/* info.c - carat info: every device, what it is limited by and which kernels it runs. */
 #include <jansson.h>
+#include <limits.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "carat/carat.h"
+#include "catalog.h"
 #include "commands.h"
+#include "context.h"
 #include "options.h"
 
 /* How a number of carat_device_info is shown. */
@@ -68,6 +71,64 @@ static int64_t field_value(const carat_device_info *info, const struct field *fi
 
 static const char *kind_name(carat_device_kind kind) { return kind == CARAT_DEVICE_CUDA ? "cuda" : "cpu"; }
 
+/* ---- What the library makes of a CUDA device -------------------------------------------------------- */
+
+/* The instructions that the kernels of the catalogue need, and who has them. */
+static const struct instruction {
+    const char *name;
+    int least; /* compute capability, major * 10 + minor */
+    int most;
+} instructions[] = {
+    {"dp4a", 61, INT_MAX},     {"cp.async", 80, INT_MAX},
+    {"mma.sync", 80, INT_MAX}, {"cp.async.bulk.tensor", 90, INT_MAX},
+    {"wgmma", 90, 90},
+};
+enum { INSTRUCTION_COUNT = sizeof(instructions) / sizeof(instructions[0]) };
+
+static bool has_instruction(const struct device_traits *traits, const struct instruction *instruction)
+{
+    return traits->compute_capability >= instruction->least &&
+           traits->compute_capability <= instruction->most;
+}
+
+/* What the rows of a type are counted under: f32 that may be rounded to tf32 is a type of its own. */
+static const char *row_type_name(const struct kernel *row)
+{
+    return row->element == ELEMENT_F32 && row->accuracy == ACCURACY_FAST
+               ? "tf32"
+               : carat_type_name((carat_type)row->element);
+}
+
+/* Of "gemm/wgmma.cu", "wgmma". */
+static void row_family(const struct kernel *row, char *family, size_t size)
+{
+    const char *slash = strrchr(row->source, '/');
+    const char *file = slash ? slash + 1 : row->source;
+    snprintf(family, size, "%.*s", (int)strcspn(file, "."), file);
+}
+
+/* {"f32": {"simt": 3, "f32_async": 11}, ...}: the products of this build that run on the device. */
+static json_t *count_kernels(const struct device_traits *traits)
+{
+    json_t *types = json_object();
+    for (int i = 0; i < carat_catalog_count; i++) {
+        const struct kernel *row = &carat_catalog[i];
+        if (row->operation != OPERATION_GEMM || !kernel_runs_on(row, traits)) {
+            continue;
+        }
+        char family[64];
+        row_family(row, family, sizeof(family));
+        json_t *families = json_object_get(types, row_type_name(row));
+        if (!families) {
+            families = json_object();
+            json_object_set_new(types, row_type_name(row), families);
+        }
+        json_int_t count = json_integer_value(json_object_get(families, family));
+        json_object_set_new(families, family, json_integer(count + 1));
+    }
+    return types;
+}
+
 /* ---- For people ------------------------------------------------------------------------------------- */
 
 static void print_line(const char *label, const char *value) { printf("  %-31s%s\n", label, value); }
@@ -105,7 +166,42 @@ static void print_field(const carat_device_info *info, const struct field *field
     print_line(label, text);
 }
 
-static void print_device(const carat_device_info *info)
+/* "kernels for f32    3 simt, 11 f32_async" */
+static void print_kernels(const struct device_traits *traits)
+{
+    json_t *types = count_kernels(traits);
+    const char *type, *family;
+    json_t *families, *count;
+    json_object_foreach(types, type, families)
+    {
+        char label[64], text[400] = "";
+        size_t length = 0;
+        snprintf(label, sizeof(label), "kernels for %s", type);
+        json_object_foreach(families, family, count)
+        {
+            int written = snprintf(text + length, sizeof(text) - length, "%s%lld %s", length ? ", " : "",
+                                   (long long)json_integer_value(count), family);
+            length += (size_t)written < sizeof(text) - length ? (size_t)written : sizeof(text) - length - 1;
+        }
+        print_line(label, text);
+    }
+    json_decref(types);
+}
+
+static void print_instructions(const struct device_traits *traits)
+{
+    char text[200] = "none that kernels ask for";
+    size_t length = 0;
+    for (int i = 0; i < INSTRUCTION_COUNT; i++) {
+        if (has_instruction(traits, &instructions[i])) {
+            length += (size_t)snprintf(text + length, sizeof(text) - length, "%s%s", length ? ", " : "",
+                                       instructions[i].name);
+        }
+    }
+    print_line("instructions", text);
+}
+
+static void print_device(const carat_device_info *info, const struct device_traits *traits)
 {
     char text[96];
     printf("%s:%d  %s\n", kind_name(info->kind), info->index, info->name);
@@ -130,11 +226,15 @@ static void print_device(const carat_device_info *info)
                  (long long)info->max_grid_dim[1], (long long)info->max_grid_dim[2]);
         print_line("largest grid", text);
     }
+    if (info->kind == CARAT_DEVICE_CUDA) {
+        print_instructions(traits);
+        print_kernels(traits);
+    }
 }
 
 /* ---- For programs ----------------------------------------------------------------------------------- */
 
-static json_t *device_json(const carat_device_info *info)
+static json_t *device_json(const carat_device_info *info, const struct device_traits *traits)
 {
     json_t *device =
         json_pack("{s:s, s:i, s:s}", "kind", kind_name(info->kind), "index", info->index, "name", info->name);
@@ -147,17 +247,29 @@ static json_t *device_json(const carat_device_info *info)
     json_object_set_new(device, "max_grid_dim",
                         json_pack("[I, I, I]", (json_int_t)info->max_grid_dim[0],
                                   (json_int_t)info->max_grid_dim[1], (json_int_t)info->max_grid_dim[2]));
+    if (info->kind == CARAT_DEVICE_CUDA) {
+        json_t *names = json_array();
+        for (int i = 0; i < INSTRUCTION_COUNT; i++) {
+            if (has_instruction(traits, &instructions[i])) {
+                json_array_append_new(names, json_string(instructions[i].name));
+            }
+        }
+        json_object_set_new(device, "instructions", names);
+        json_object_set_new(device, "kernels", count_kernels(traits));
+    }
     return device;
 }
 
 /* ---- The command ------------------------------------------------------------------------------------ */
 
-static carat_status query(carat_device_kind kind, int index, carat_device_info *info)
+static carat_status query(carat_device_kind kind, int index, carat_device_info *info,
+                          struct device_traits *traits)
 {
     carat_context *context;
     carat_status status = carat_context_create(kind, index, &context);
     if (status == CARAT_OK) {
         status = carat_device_query(context, info);
+        *traits = context->device->traits;
         carat_context_destroy(context);
     }
     return status;
@@ -188,7 +300,8 @@ int command_info(int argc, char **argv)
     };
     const struct usage usage = {
         "carat info [--json]",
-        "Shows the CPU and every CUDA device: what the driver tells, and what is known of the architecture.\n"
+        "Shows the CPU and every CUDA device: what the driver tells, what is known of the architecture,\n"
+        "which instructions it has, and how many kernels of this build run on it.\n"
         "Without a GPU it says what is missing, and succeeds.",
         options,
         sizeof(options) / sizeof(options[0]),
@@ -206,14 +319,15 @@ int command_info(int argc, char **argv)
     }
     for (int i = 0; i < 1 + cuda_count; i++) {
         carat_device_info info;
+        struct device_traits traits;
         carat_device_kind kind = i == 0 ? CARAT_DEVICE_CPU : CARAT_DEVICE_CUDA;
         int index = i == 0 ? 0 : i - 1;
-        if (query(kind, index, &info) != CARAT_OK) {
+        if (query(kind, index, &info, &traits) != CARAT_OK) {
             exit_code = command_failed("info", "%s:%d: %s", kind_name(kind), index, carat_last_message());
         } else if (json) {
-            json_array_append_new(devices, device_json(&info));
+            json_array_append_new(devices, device_json(&info, &traits));
         } else {
-            print_device(&info);
+            print_device(&info, &traits);
             printf("\n");
         }
     }

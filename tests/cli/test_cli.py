@@ -9,6 +9,7 @@ NumPy's in longdouble, or with Python's integers modulo 2^32.
 import io
 import itertools
 import json
+import math
 import os
 import pty
 import re
@@ -42,7 +43,13 @@ TYPES = {
     "bf16": ("<u2", "<u2", 2.0**-24, 2.0**-8),
     "s32": ("<i4", "<i4", 0, 0),
     "s8": ("|i1", "<i4", 0, 0),
+    "e4m3": ("|u1", "<u2", 2.0**-24, 2.0**-8),
+    "e5m2": ("|u1", "<u2", 2.0**-24, 2.0**-8),
 }
+# The type of C and D where it is not that of A.
+RESULT = {"s8": "s32", "e4m3": "bf16", "e5m2": "bf16"}
+# NumPy has no names for these: the program is told what the bits stand for.
+RAW = ("bf16", "e4m3", "e5m2")
 
 
 def to_bf16(array):
@@ -55,6 +62,35 @@ def from_bf16(array):
     return (array.astype("<u4") << 16).view("<f4")
 
 
+def float8_values(name):
+    """What the 256 bit patterns stand for."""
+    fraction, bias = {"e4m3": (3, 7), "e5m2": (2, 15)}[name]
+    values = []
+    for bits in range(256):
+        exponent, rest = (bits & 127) >> fraction, bits & ((1 << fraction) - 1)
+        value = (rest + (exponent > 0) * 2**fraction) * 2.0 ** (max(exponent, 1) - bias - fraction)
+        if name == "e5m2" and exponent == 31:
+            value = numpy.nan if rest else numpy.inf
+        if name == "e4m3" and bits & 127 == 127:
+            value = numpy.nan
+        values.append(-value if bits & 128 else value)
+    return numpy.array(values)
+
+
+FLOAT8 = {name: float8_values(name) for name in ("e4m3", "e5m2")}
+
+
+def to_float8(name, array):
+    """Rounds to nearest even, e4m3 with saturation, for values that are numbers."""
+    largest = numpy.nanmax(FLOAT8[name][numpy.isfinite(FLOAT8[name])])
+    array = numpy.clip(numpy.asarray(array, dtype=float), -largest, largest)
+    finite = FLOAT8[name][:128][numpy.isfinite(FLOAT8[name][:128])]
+    above = numpy.clip(numpy.searchsorted(finite, abs(array)), 1, len(finite) - 1)
+    low, high = abs(array) - finite[above - 1], finite[above] - abs(array)
+    bits = numpy.where((low < high) | ((low == high) & (above % 2 == 1)), above - 1, above)
+    return (bits + 128 * numpy.signbit(array)).astype("u1")
+
+
 def draw(name, rows, columns, generator, order="C"):
     """A random matrix of a type."""
     if name in ("s32", "s8"):
@@ -63,7 +99,10 @@ def draw(name, rows, columns, generator, order="C"):
         matrix = generator.integers(limits.min, limits.max, (rows, columns), dtype=dtype, endpoint=True)
     else:
         matrix = generator.standard_normal((rows, columns))
-        matrix = to_bf16(matrix) if name == "bf16" else matrix.astype(TYPES[name][0])
+        if name in FLOAT8:
+            matrix = to_float8(name, matrix)
+        else:
+            matrix = to_bf16(matrix) if name == "bf16" else matrix.astype(TYPES[name][0])
     return numpy.array(matrix, order=order)
 
 
@@ -73,6 +112,8 @@ def precise(name, matrix):
         return matrix.astype(object)
     if name == "bf16":
         matrix = from_bf16(matrix)
+    if name in FLOAT8:
+        matrix = FLOAT8[name][matrix]
     return matrix.astype(numpy.longdouble)
 
 
@@ -141,7 +182,7 @@ class Case(unittest.TestCase):
         k = a.shape[1]
         a, b = precise(name, a), precise(name, b)
         if c is not None:
-            c = precise("s32" if name == "s8" else name, c)
+            c = precise(RESULT.get(name, name), c)
         if name in ("s32", "s8"):
             wanted = alpha * (a @ b if k else numpy.zeros((a.shape[0], b.shape[1]), dtype=object))
             wanted = wanted if c is None else wanted + beta * c
@@ -154,7 +195,7 @@ class Case(unittest.TestCase):
             scale = scale + abs(beta * c)
         unit, result_unit = TYPES[name][2:]
         allowed = (1.1 * k + 8) * unit * scale + result_unit * abs(wanted) * 1.01 + 2.0**-25
-        got = precise(name, result)
+        got = precise(RESULT.get(name, name), result)
         off = abs(got - wanted)
         self.assertTrue(numpy.all(off <= allowed), f"off by {numpy.max(off, initial=0)}")
 
@@ -223,6 +264,17 @@ class Frame(Case):
             ("--device is 'cuda:x', but should be auto", "--m", "3", "--device", "cuda:x"),
             ("--device is 'gpu', but should be auto", "--m", "3", "--device", "gpu"),
             ("--repeat is 0, but should be 1 or more", "--m", "3", "--repeat", "0"),
+            ("--type is 'fp8', but should be f32, f64, f16, bf16, s32, s8, e4m3 or e5m2", "--m=3", "--type=fp8"),
+            ("--type tf32 is f32 with --accuracy fast", "--m", 3, "--type", "tf32", "--accuracy", "strict"),
+            ("--accuracy is 'best', but should be default|strict|fast", "--m", "3", "--accuracy", "best"),
+            ("--bias is 'both', but should be none|row|column", "--m", "3", "--bias", "both"),
+            ("--activation is 'tanh', but should be none|relu", "--m", "3", "--activation", "tanh"),
+            ("there is no bias: give it with --bias-file", "A.npy", "B.npy", "--bias", "row"),
+            ("--bias-file goes with --bias", "A.npy", "B.npy", "--bias-file", "b.npy"),
+            ("--bias-file goes with files", "--m", "3", "--bias", "row", "--bias-file", "b.npy"),
+            ("--bias-type goes with --bias", "--m", "3", "--bias-type", "f16"),
+            ("--scale-a goes with A and B of 8 bits", "--m", "3", "--scale-a", "2"),
+            ("--scale-d goes with A and B of 8 bits", "--m", "3", "--type", "s8", "--scale-d", "2"),
             ("no such option: '-x'", "-x"),
         ):
             with self.subTest(arguments):
@@ -327,7 +379,7 @@ class Products(Case):
                 b = draw(name, *((n, k) if trans_b else (k, n)), self.generator, order_b)
                 arguments = ["--trans-a"] * trans_a + ["--trans-b"] * trans_b + ["--repeat", 1, "--check"]
                 arguments += ["--order", out_order] if out_order else []
-                arguments += ["--type", "bf16"] if name == "bf16" else []
+                arguments += ["--type", name] if name in RAW else []
                 text, result = self.gemm(a, b, *arguments)
                 self.assertIn("check    passed", text)
                 self.assertEqual(result.dtype.str, TYPES[name][1])
@@ -371,10 +423,10 @@ class Scalars(Case):
         ):
             with self.subTest(name=name, order_c=order_c, order=order, scalars=(alpha, beta)):
                 a, b = draw(name, m, k, self.generator), draw(name, k, n, self.generator)
-                c = draw("s32" if name == "s8" else name, m, n, self.generator, order_c)
+                c = draw(RESULT.get(name, name), m, n, self.generator, order_c)
                 arguments = ["--alpha", alpha, "--beta", beta, "--check", "--repeat", 1]
                 arguments += ["--order", order] if order else []
-                arguments += ["--type", "bf16"] if name == "bf16" else []
+                arguments += ["--type", name] if name in RAW else []
                 result = self.gemm(a, b, *arguments, c=c)[1]
                 fortran = order_c == "F" if not order else order == "fortran"
                 self.assertEqual(result.flags.f_contiguous, fortran)
@@ -400,6 +452,137 @@ class Scalars(Case):
         self.carat("gemm", path, path, "--c", path, "-o", path)
         self.compare("f32", a, a, numpy.load(path), 1, 1, a)
         self.assertEqual(os.listdir(self.folder), ["A.npy"])
+
+
+class Epilogues(Case):
+    """What there is around the product: result types, bias, activation, scales; against NumPy."""
+
+    ACTIVATIONS = {
+        "none": lambda x: x,
+        "relu": lambda x: numpy.maximum(x, 0),
+        "gelu-tanh": lambda x: x / 2 * (1 + numpy.tanh(numpy.sqrt(2 / numpy.pi) * (x + 0.044715 * x**3))),
+        "gelu-erf": lambda x: x / 2 * (1 + numpy.vectorize(math.erf)(x / math.sqrt(2))),
+        "gelu": lambda x: x / 2 * (1 + numpy.vectorize(math.erf)(x / math.sqrt(2))),
+        "silu": lambda x: x / (1 + numpy.exp(-x)),
+    }
+    # types of A, B, D and the bias
+    CASES = (
+        ("f32", "f32", "f32", "f32"),
+        ("f64", "f64", "f64", "f64"),
+        ("f16", "f16", "f32", "f16"),
+        ("f16", "f16", "f16", "f32"),
+        ("bf16", "bf16", "f32", "bf16"),
+        ("e4m3", "e5m2", "e4m3", "f32"),
+        ("e5m2", "e4m3", "f32", "bf16"),
+        ("e4m3", "e4m3", "f16", "f16"),
+        ("s8", "s8", "f32", "f32"),
+        ("s8", "s8", "s8", "bf16"),
+    )
+    DTYPES = {"f32": "<f4", "f64": "<f8", "f16": "<f2", "bf16": "<u2", "e4m3": "|u1", "s8": "|i1"}
+
+    def setUp(self):
+        super().setUp()
+        self.device = ()
+
+    def wanted(self, a, b, c, bias, alpha, scales, activation):
+        x = alpha * scales[0] * scales[1] * (a @ b) + c + bias
+        return scales[2] * self.ACTIVATIONS[activation](x.astype(float))
+
+    def multiply(self, types, where, activation):
+        type_a, type_b, type_d, type_bias = types
+        m, n, k = 19, 23, 37
+        a, b = draw(type_a, m, k, self.generator), draw(type_b, k, n, self.generator)
+        c = draw(type_d, m, n, self.generator)
+        bias = draw(type_bias, m if where == "row" else n, 1, self.generator)[:, 0]
+        arguments = ["--alpha", 0.25, "--bias", where, "--activation", activation, "--check", "--repeat", 1]
+        arguments += ["--bias-file", self.save("bias.npy", bias), "--bias-type", type_bias, "--type", type_a]
+        arguments += ["--type-b", type_b] * (type_b != type_a) + ["--type-d", type_d, *self.device]
+        scales = (1, 1, 1)
+        if type_a in ("e4m3", "e5m2", "s8"):
+            scales = (2.0**-10, 2, 0.5) if type_a == "s8" else (0.75, 1.5, 2)
+            for letter, scale in zip("abd", scales):
+                arguments += [f"--scale-{letter}", scale]
+        text, result = self.gemm(a, b, *arguments, c=c)
+        self.assertIn("check    passed, all", text)
+        self.assertEqual(result.dtype.str, self.DTYPES[type_d])
+        bias = precise(type_bias, bias).astype(float)
+        wanted = self.wanted(
+            precise(type_a, a).astype(float), precise(type_b, b).astype(float), precise(type_d, c).astype(float),
+            bias[:, None] if where == "row" else bias, 0.25, scales, activation,
+        )
+        got = precise(type_d, result).astype(float)
+        relative, absolute = {
+            "f32": (2e-5, 2e-5), "f64": (1e-13, 1e-13), "f16": (2.0**-10, 2e-5), "bf16": (2.0**-7, 2e-5),
+            "e4m3": (2.0**-4, 2.0**-9), "s8": (1e-5, 0.5001),
+        }[type_d]
+        if type_d in ("e4m3", "s8"):
+            wanted = numpy.clip(wanted, *((-448, 448) if type_d == "e4m3" else (-128, 127)))
+        numpy.testing.assert_allclose(got, wanted, rtol=relative, atol=absolute)
+
+    def test_bias_activation_scales_and_result_types(self):
+        turns = itertools.cycle(itertools.product(("row", "column"), self.ACTIVATIONS))
+        for types in self.CASES:
+            for _ in range(4):
+                where, activation = next(turns)
+                with self.subTest(types=types, bias=where, activation=activation):
+                    self.multiply(types, where, activation)
+
+    def test_s32_with_bias_and_relu(self):
+        a, b = draw("s8", 7, 30, self.generator), draw("s8", 30, 5, self.generator)
+        bias = draw("s32", 5, 1, self.generator)
+        arguments = ("--bias", "column", "--bias-file", self.save("bias.npy", bias), "--activation", "relu")
+        text, result = self.gemm(a, b, *arguments, "--check", *self.device)
+        self.assertIn("exact result modulo 2^32", text)
+        wanted = wrap(precise("s8", a) @ precise("s8", b) + bias[:, 0].astype(object))
+        numpy.testing.assert_array_equal(result, numpy.maximum(wanted, 0))
+        message = self.refused("", "gemm", "--m", 3, "--type", "s8", "--activation", "silu", *self.device)
+        self.assertIn("s32", message.stderr)
+
+    def test_generated(self):
+        for arguments in (
+            ("--type", "tf32"),
+            ("--type", "bf16", "--type-d", "f32", "--activation", "silu"),
+            ("--type", "e4m3", "--accuracy", "fast", "--type-d", "e4m3", "--scale-d", "0.125"),
+            ("--type", "e5m2", "--type-b", "e4m3", "--bias", "column", "--bias-type", "bf16"),
+            ("--type", "s8", "--type-d", "s8", "--scale-a", "0.001", "--bias", "row", "--activation", "relu"),
+            ("--type", "f64", "--bias", "row", "--activation", "gelu-tanh", "--beta", "2"),
+        ):
+            with self.subTest(arguments):
+                text = self.carat("gemm", "--m", 50, *arguments, "--check", "--repeat", 1, *self.device).stdout
+                self.assertIn("check    passed, all 2500 entries", text)
+
+    def test_the_formula_is_printed(self):
+        arguments = ("--type", "e4m3", "--scale-a", 0.5, "--scale-d", 3, "--beta", 2, "--bias", "row")
+        text = self.carat("gemm", "--m", 9, "--trans-a", *arguments, "--activation", "gelu").stdout
+        self.assertIn("product  D = 3 gelu_erf(0.5 A^T B + 2 C + bias), sums of 9 products\n", text)
+        text = self.carat("gemm", "--m", 9, "--type", "tf32").stdout
+        self.assertIn("product  D = A B, sums of 9 products, fast\n", text)
+
+    def test_types_that_do_not_go_together(self):
+        for arguments in (
+            ("--type", "f32", "--type-d", "f16"),
+            ("--type", "e4m3", "--type-d", "s8"),
+            ("--type", "f16", "--type-b", "bf16"),
+            ("--type", "e4m3", "--type-d", "e5m2"),
+            ("--bias", "row", "--bias-type", "f64"),
+        ):
+            with self.subTest(arguments):
+                result = self.refused("carat gemm: ", "gemm", "--m", 3, *arguments)
+                self.assertNotIn("time", result.stdout)
+
+    def test_files_are_what_they_are_said_to_be(self):
+        a = self.save("A.npy", draw("e4m3", 3, 3, self.generator))
+        half = self.save("H.npy", draw("f16", 3, 3, self.generator))
+        bias = self.save("bias.npy", numpy.ones(4, dtype="f4"))
+        self.refused("with --type e4m3 or e5m2", "gemm", a, a)
+        self.refused(f"{a} holds e4m3, but {half} holds f16", "gemm", a, half, "--type", "e4m3")
+        self.refused(f"{half} holds f16, but --type-b is f32", "gemm", half, half, "--type-b", "f32")
+        with_bias = ("gemm", half, half, "--bias-file", bias, "--bias")
+        self.refused(f"{bias} has 4 numbers, but D has 3 rows", *with_bias, "row")
+        self.refused(f"{bias} has 4 numbers, but D has 3 columns", *with_bias, "column")
+        self.refused(f"{bias} holds f32, but --bias-type is f16", *with_bias, "row", "--bias-type", "f16")
+        square = self.save("square.npy", numpy.ones((2, 2), dtype="f4"))
+        self.refused("should be one row or one column", "gemm", half, half, "--bias", "row", "--bias-file", square)
 
 
 class Formats(Case):
@@ -676,6 +859,16 @@ class Standin(Case):
         self.assertRegex(text, r"\n  compute capability +\d+\.\d\n")
         self.assertRegex(text, r"\n  largest grid +2147483647 x 65535 x 65535\n")
         self.assertNotIn("No CUDA device", text)
+        # What the architecture has, and how many kernels of the build run on it.
+        capability = devices[1]["compute_capability_major"] * 10 + devices[1]["compute_capability_minor"]
+        self.assertEqual("mma.sync" in devices[1]["instructions"], capability >= 80)
+        self.assertEqual("wgmma" in devices[1]["instructions"], capability == 90)
+        self.assertIn(f"instructions {' ' * 19}{', '.join(devices[1]['instructions'])}\n", text)
+        self.assertLessEqual(set(TYPES) - set(FLOAT8), set(devices[1]["kernels"]))
+        for name, families in devices[1]["kernels"].items():
+            self.assertTrue(families)
+            listed = ", ".join(f"{count} {family}" for family, count in families.items())
+            self.assertIn(f"\n  {'kernels for ' + name:<31}{listed}\n", text)
 
     def test_products(self):
         m, n, k = 33, 21, 40
@@ -684,10 +877,10 @@ class Standin(Case):
             with self.subTest(name=name, orders=order_a + order_b, trans_a=trans_a):
                 a = draw(name, *((k, m) if trans_a else (m, k)), self.generator, order_a)
                 b = draw(name, k, n, self.generator, order_b)
-                c = draw("s32" if name == "s8" else name, m, n, self.generator, order_a)
+                c = draw(RESULT.get(name, name), m, n, self.generator, order_a)
                 arguments = ["--device", "cuda", "--alpha", 2, "--beta", 3, "--order", "c"]
                 arguments += ["--check", "--repeat", 1] + ["--trans-a"] * trans_a
-                arguments += ["--type", "bf16"] if name == "bf16" else []
+                arguments += ["--type", name] if name in RAW else []
                 text, result = self.gemm(a, b, *arguments, c=c)
                 self.assertRegex(text, r"^device   cuda:0, ")
                 self.assertRegex(text, r"\n {9}[0-9.]+ (s|ms|us) +with copies in and out, ")
