@@ -22,6 +22,22 @@ static carat_status run_check(const carat_run **run)
     return CARAT_OK;
 }
 
+/* Of a call around the product, which knows neither bias nor scales. */
+static carat_status elementwise_run_check(const char *call, const carat_run **run)
+{
+    CARAT_TRY(run_check(run));
+    const carat_run *given = *run;
+    if (given->bias || given->scale_a || given->scale_b || given->scale_d) {
+        return fail(CARAT_INVALID_ARGUMENT, "run->%s is given, but %s takes none",
+                    given->bias      ? "bias"
+                    : given->scale_a ? "scale_a"
+                    : given->scale_b ? "scale_b"
+                                     : "scale_d",
+                    call);
+    }
+    return CARAT_OK;
+}
+
 /* Runs a plan that the caller holds on operands in the caller's own order. */
 static carat_status run_plan(const carat_plan *plan, const struct operands *given, const carat_run *run)
 {
@@ -48,7 +64,8 @@ carat_status carat_gemm(carat_context *context, const carat_gemm_problem *proble
     CARAT_TRY(problem_check(problem, &checked));
     carat_plan *plan;
     CARAT_TRY(plan_acquire(context, &checked, &plan));
-    carat_status status = run_plan(plan, &(struct operands){.alpha = alpha, .a = a, .b = b, .beta = beta, .c = c, .d = d}, run);
+    carat_status status =
+        run_plan(plan, &(struct operands){.alpha = alpha, .a = a, .b = b, .beta = beta, .c = c, .d = d}, run);
     plan_release(plan);
     return status;
 }
@@ -91,7 +108,8 @@ carat_status carat_plan_run(carat_plan *plan, const void *alpha, const void *a, 
     if (!plan) {
         return fail(CARAT_INVALID_ARGUMENT, "plan is NULL");
     }
-    return run_plan(plan, &(struct operands){.alpha = alpha, .a = a, .b = b, .beta = beta, .c = c, .d = d}, run);
+    return run_plan(plan, &(struct operands){.alpha = alpha, .a = a, .b = b, .beta = beta, .c = c, .d = d},
+                    run);
 }
 
 /* ---- GEMM in the manner of CBLAS ---- */
@@ -194,7 +212,7 @@ carat_status carat_scale_add(carat_context *context, carat_order order, carat_ty
     struct elementwise_call call = {order, type, m, n, scale, shift, a, lda, b, ldb};
     struct elementwise work;
     CARAT_TRY(scale_add_check(&call, &work));
-    CARAT_TRY(run_check(&run));
+    CARAT_TRY(elementwise_run_check("scale_add", &run));
     if (m == 0 || n == 0) {
         return CARAT_OK;
     }
@@ -210,7 +228,7 @@ carat_status carat_transpose(carat_context *context, carat_order order, carat_ty
     struct elementwise_call call = {order, type, m, n, NULL, NULL, a, lda, b, ldb};
     struct elementwise work;
     CARAT_TRY(transpose_check(&call, &work));
-    CARAT_TRY(run_check(&run));
+    CARAT_TRY(elementwise_run_check("transpose", &run));
     if (m == 0 || n == 0) {
         return CARAT_OK;
     }

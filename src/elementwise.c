@@ -42,6 +42,8 @@ static carat_status pointers_check(const struct elementwise *work, bool transpos
         return fail(CARAT_INVALID_ARGUMENT, "%s is NULL, but has %" PRId64 " elements", work->a ? "b" : "a",
                     work->m * work->n);
     }
+    CARAT_TRY(alignment_check("a", work->a, work->type));
+    CARAT_TRY(alignment_check("b", work->b, work->type));
     if (work->a == work->b && !transposed) {
         return work->lda == work->ldb
                    ? CARAT_OK
@@ -80,13 +82,17 @@ static carat_status canonical(const struct elementwise_call *call, bool transpos
 carat_status scale_add_check(const struct elementwise_call *call, struct elementwise *work)
 {
     CARAT_TRY(canonical(call, false, work));
-    if (call->type == CARAT_S32 || call->type == CARAT_S8) {
+    bool has_arithmetic = call->type == CARAT_F32 || call->type == CARAT_F64 || call->type == CARAT_F16 ||
+                          call->type == CARAT_BF16;
+    if (!has_arithmetic) {
         return fail(CARAT_UNSUPPORTED, "type is %s, but scale_add has only f32, f64, f16 and bf16",
                     carat_type_name(call->type));
     }
     if (!call->scale || !call->shift) {
         return fail(CARAT_INVALID_ARGUMENT, "%s is NULL", call->scale ? "shift" : "scale");
     }
+    CARAT_TRY(alignment_check("scale", call->scale, carat_scalar_type(call->type)));
+    CARAT_TRY(alignment_check("shift", call->shift, carat_scalar_type(call->type)));
     return CARAT_OK;
 }
 

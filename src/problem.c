@@ -28,7 +28,8 @@ bool problem_takes_scales(const struct problem *p)
 bool problem_is_plain(const struct problem *p)
 {
     carat_type own = p->type_a == CARAT_S8 ? CARAT_S32 : p->type_a;
-    return p->type_cd == own && !p->bias && p->activation == CARAT_ACTIVATION_NONE;
+    return p->type_cd == own && !p->bias && p->activation == CARAT_ACTIVATION_NONE &&
+           !problem_takes_scales(p);
 }
 
 carat_gemm_problem carat_gemm_describe(carat_type type, int64_t m, int64_t n, int64_t k)
@@ -234,21 +235,38 @@ static carat_status count_check(const char *name, int64_t value)
     return CARAT_OK;
 }
 
-/* Whether A and B of these types can give C and D of that one. */
-static bool gives(carat_type type_a, carat_type type_cd)
+/* The types that C and D may have where A and B are of that type, and their names. */
+struct results {
+    carat_type types[4];
+    int count;
+    const char *names;
+};
+
+static struct results results_of(carat_type type_a)
 {
     switch (type_a) {
     case CARAT_F16:
+        return (struct results){{CARAT_F16, CARAT_F32}, 2, "f16 or f32"};
     case CARAT_BF16:
-        return type_cd == type_a || type_cd == CARAT_F32;
+        return (struct results){{CARAT_BF16, CARAT_F32}, 2, "bf16 or f32"};
     case CARAT_S8:
-        return type_cd == CARAT_S32 || type_cd == CARAT_F32 || type_cd == CARAT_S8;
+        return (struct results){{CARAT_S32, CARAT_F32, CARAT_S8}, 3, "s32, f32 or s8"};
     case CARAT_E4M3:
     case CARAT_E5M2:
-        return type_cd == CARAT_BF16 || type_cd == CARAT_F16 || type_cd == CARAT_F32 || type_cd == CARAT_E4M3;
+        return (struct results){{CARAT_BF16, CARAT_F16, CARAT_F32, CARAT_E4M3}, 4, "bf16, f16, f32 or e4m3"};
     default:
-        return type_cd == type_a;
+        return (struct results){{type_a}, 1, carat_type_name(type_a)};
     }
+}
+
+static bool gives(const struct results *results, carat_type type_cd)
+{
+    for (int i = 0; i < results->count; i++) {
+        if (results->types[i] == type_cd) {
+            return true;
+        }
+    }
+    return false;
 }
 
 static carat_status types_check(const carat_gemm_problem *p)
@@ -258,10 +276,10 @@ static carat_status types_check(const carat_gemm_problem *p)
                     "problem->type_a is %s, but type_b is %s: only e4m3 and e5m2 may be mixed",
                     carat_type_name(p->type_a), carat_type_name(p->type_b));
     }
-    if (!gives(p->type_a, p->type_cd)) {
+    struct results results = results_of(p->type_a);
+    if (!gives(&results, p->type_cd)) {
         return fail(CARAT_UNSUPPORTED, "problem->type_cd is %s, but A and B of %s give C and D of %s",
-                    carat_type_name(p->type_cd), carat_type_name(p->type_a),
-                    carat_type_name(natural_result(p->type_a)));
+                    carat_type_name(p->type_cd), carat_type_name(p->type_a), results.names);
     }
     carat_type scalar = carat_scalar_type(p->type_cd);
     if (p->activation > CARAT_ACTIVATION_RELU && scalar == CARAT_S32) {
@@ -273,9 +291,9 @@ static carat_status types_check(const carat_gemm_problem *p)
     }
     bool half = p->type_bias == CARAT_F16 || p->type_bias == CARAT_BF16;
     if (p->type_bias != scalar && !(half && scalar == CARAT_F32)) {
-        return fail(CARAT_UNSUPPORTED, "problem->type_bias is %d (%s), but D of %s takes a bias of %s%s",
-                    (int)p->type_bias, carat_type_name(p->type_bias), carat_type_name(p->type_cd),
-                    carat_type_name(scalar), scalar == CARAT_F32 ? ", f16 or bf16" : "");
+        return fail(CARAT_UNSUPPORTED, "problem->type_bias is %s, but D of %s takes a bias of %s%s",
+                    carat_type_name(p->type_bias), carat_type_name(p->type_cd), carat_type_name(scalar),
+                    scalar == CARAT_F32 ? ", f16 or bf16" : "");
     }
     return CARAT_OK;
 }
@@ -296,9 +314,27 @@ static carat_status words_check(const carat_gemm_problem *p)
     CARAT_TRY(choice_check("accuracy", (int)p->accuracy, CARAT_ACCURACY_DEFAULT, CARAT_ACCURACY_FAST,
                            "carat_accuracy"));
     CARAT_TRY(choice_check("bias", (int)p->bias, CARAT_BIAS_NONE, CARAT_BIAS_PER_COLUMN, "carat_bias"));
+    if (p->bias != CARAT_BIAS_NONE) {
+        CARAT_TRY(choice_check("type_bias", (int)p->type_bias, CARAT_F32, CARAT_E5M2, "carat_type"));
+    }
     CARAT_TRY(choice_check("activation", (int)p->activation, CARAT_ACTIVATION_NONE, CARAT_ACTIVATION_SILU,
                            "carat_activation"));
     return types_check(p);
+}
+
+static carat_status bias_check(const struct problem *p)
+{
+    struct extent bias = problem_extent_bias(p);
+    int64_t span;
+    int64_t bytes;
+    if (!span_elements(bias.rows, 1, bias.ld, bias.batch, bias.stride, &span) ||
+        __builtin_mul_overflow(span, (int64_t)bias.element_bytes, &bytes)) {
+        return fail(CARAT_INVALID_ARGUMENT,
+                    "the bias is too large for 63 bits of bytes: %" PRId64 " numbers, batch %" PRId64
+                    ", stride_bias %" PRId64,
+                    bias.rows, p->batch, p->stride_bias);
+    }
+    return CARAT_OK;
 }
 
 /* Exchanges the two operands: the column-major problem of the transposes. */
@@ -380,6 +416,7 @@ carat_status problem_check(const carat_gemm_problem *described, struct problem *
     if (p->order == CARAT_ROW_MAJOR) {
         swap_operands(problem);
     }
+    CARAT_TRY(bias_check(problem));
 
     struct extent d = problem_extent_d(problem);
     int64_t second = overlapping_problem(&d);
@@ -431,21 +468,54 @@ struct extent problem_extent_d(const struct problem *p)
     return (struct extent){p->m, p->n, p->ldd, p->batch, p->stride_d, carat_type_size(p->type_cd)};
 }
 
+struct extent problem_extent_bias(const struct problem *p)
+{
+    int64_t length = !p->bias ? 0 : (p->bias_along_n ? p->n : p->m);
+    return (struct extent){
+        length, 1, length > 1 ? length : 1, p->batch, p->stride_bias, carat_type_size(p->type_bias)};
+}
+
 /* ---- The operands ---- */
 
-static carat_status pointer_check(const char *name, const void *pointer, const struct extent *extent)
+carat_status alignment_check(const char *name, const void *pointer, carat_type type)
+{
+    size_t bytes = carat_type_size(type);
+    if ((uintptr_t)pointer % bytes != 0) {
+        return fail(CARAT_INVALID_ARGUMENT, "%s at %p is not at a multiple of %zu bytes, the size of %s",
+                    name, pointer, bytes, carat_type_name(type));
+    }
+    return CARAT_OK;
+}
+
+/* That a matrix is there, whose extent is in canonical form: said in the caller's. */
+static carat_status presence_check(const struct problem *problem, const char *name, const void *pointer,
+                                   const struct extent *extent)
 {
     if (!pointer && extent_bytes(extent) != 0) {
         return fail(CARAT_INVALID_ARGUMENT, "%s is NULL, but has %" PRId64 " x %" PRId64 " elements", name,
-                    extent->rows, extent->columns);
+                    problem->swapped ? extent->columns : extent->rows,
+                    problem->swapped ? extent->rows : extent->columns);
+    }
+    return CARAT_OK;
+}
+
+/* A pointer to numbers that are read while D is written: aligned, and apart from D. */
+static carat_status input_check(const char *name, const void *pointer, const struct extent *extent,
+                                carat_type type, const char *name_d, const void *d,
+                                const struct extent *extent_d)
+{
+    CARAT_TRY(alignment_check(name, pointer, type));
+    if (extents_overlap(pointer, extent, d, extent_d)) {
+        return fail(CARAT_INVALID_ARGUMENT, "%s at %p overlaps %s at %p", name_d, d, name, pointer);
     }
     return CARAT_OK;
 }
 
 /* C may be D itself, seen with the same leading dimension and stride, and nothing in between. */
 static carat_status c_against_d(const void *c, const struct extent *extent_c, const void *d,
-                                const struct extent *extent_d)
+                                const struct extent *extent_d, carat_type type)
 {
+    CARAT_TRY(alignment_check("c", c, type));
     if (c != d) {
         return extents_overlap(c, extent_c, d, extent_d)
                    ? fail(CARAT_INVALID_ARGUMENT, "d at %p overlaps c at %p, but is not the same matrix", d,
@@ -465,53 +535,96 @@ static carat_status c_against_d(const void *c, const struct extent *extent_c, co
     return CARAT_OK;
 }
 
+/* Whether bias and scales are given where the problem takes them, and only there. */
+static carat_status extras_check(const struct problem *problem, const carat_run *run)
+{
+    if (!problem_takes_scales(problem) && (run->scale_a || run->scale_b || run->scale_d)) {
+        return fail(CARAT_INVALID_ARGUMENT,
+                    "run->%s is given, but products of %s with D of %s take no scales",
+                    run->scale_a ? "scale_a" : (run->scale_b ? "scale_b" : "scale_d"),
+                    carat_type_name(problem->type_a), carat_type_name(problem->type_cd));
+    }
+    if (run->bias && !problem->bias) {
+        return fail(CARAT_INVALID_ARGUMENT, "run->bias is given, but problem->bias is CARAT_BIAS_NONE");
+    }
+    struct extent extent = problem_extent_bias(problem);
+    if (!run->bias && problem->bias && !problem_is_empty(problem)) {
+        return fail(CARAT_INVALID_ARGUMENT,
+                    "run->bias is NULL, but the problem has a bias of %" PRId64 " numbers", extent.rows);
+    }
+    return CARAT_OK;
+}
+
+/* All that is read but C. name_d is what the caller knows D by. */
+static carat_status inputs_check(const struct problem *problem, const struct operands *operands,
+                                 const carat_run *run, const char *name_d)
+{
+    struct extent a = problem_extent_a(problem);
+    struct extent b = problem_extent_b(problem);
+    struct extent d = problem_extent_d(problem);
+    struct extent bias = problem_extent_bias(problem);
+    carat_type scalar_type = problem_scalar_type(problem);
+    struct extent scalar = {1, 1, 1, 1, 0, carat_type_size(scalar_type)};
+    struct extent scale = {1, 1, 1, 1, 0, carat_type_size(CARAT_F32)};
+    const struct {
+        const char *name;
+        const void *pointer;
+        const struct extent *extent;
+        carat_type type;
+    } inputs[] = {
+        {problem->swapped ? "b" : "a", operands->a, &a, problem->type_a},
+        {problem->swapped ? "a" : "b", operands->b, &b, problem->type_b},
+        {"alpha", operands->alpha, &scalar, scalar_type},
+        {"beta", operands->beta, &scalar, scalar_type},
+        {"run->bias", run->bias, &bias, problem->type_bias},
+        {"run->scale_a", run->scale_a, &scale, CARAT_F32},
+        {"run->scale_b", run->scale_b, &scale, CARAT_F32},
+        {"run->scale_d", run->scale_d, &scale, CARAT_F32},
+    };
+    for (size_t i = 0; i < sizeof(inputs) / sizeof(inputs[0]); i++) {
+        if (inputs[i].pointer) {
+            CARAT_TRY(input_check(inputs[i].name, inputs[i].pointer, inputs[i].extent, inputs[i].type, name_d,
+                                  operands->d, &d));
+        }
+    }
+    return CARAT_OK;
+}
+
 carat_status problem_operands(const struct problem *problem, const void *alpha, const void *a, const void *b,
                               const void *beta, const void *c, void *d, const carat_run *run,
                               struct operands *operands)
 {
+    bool swapped = problem->swapped;
     *operands = (struct operands){
         .alpha = alpha,
-        .a = problem->swapped ? b : a,
-        .b = problem->swapped ? a : b,
+        .a = swapped ? b : a,
+        .b = swapped ? a : b,
         .beta = beta,
         .c = c,
         .d = d,
-        .bias = problem->bias ? run->bias : NULL,
-        .scale_a = problem->swapped ? run->scale_b : run->scale_a,
-        .scale_b = problem->swapped ? run->scale_a : run->scale_b,
+        .bias = run->bias,
+        .scale_a = swapped ? run->scale_b : run->scale_a,
+        .scale_b = swapped ? run->scale_a : run->scale_b,
         .scale_d = run->scale_d,
     };
     if (!alpha || !beta) {
         return fail(CARAT_INVALID_ARGUMENT, "%s is NULL", alpha ? "beta" : "alpha");
     }
-    if (!problem_takes_scales(problem) && (run->scale_a || run->scale_b || run->scale_d)) {
-        return fail(CARAT_INVALID_ARGUMENT, "run->%s is given, but products of %s with D of %s take no scales",
-                    run->scale_a ? "scale_a" : (run->scale_b ? "scale_b" : "scale_d"),
-                    carat_type_name(problem->type_a), carat_type_name(problem->type_cd));
-    }
+    CARAT_TRY(extras_check(problem, run));
     if (problem_is_empty(problem)) {
         return CARAT_OK;
-    }
-    if (problem->bias && !run->bias) {
-        return fail(CARAT_INVALID_ARGUMENT, "run->bias is NULL, but the problem has a bias of %" PRId64 " elements",
-                    problem->bias_along_n ? problem->n : problem->m);
     }
     struct extent extent_a = problem_extent_a(problem);
     struct extent extent_b = problem_extent_b(problem);
     struct extent extent_c = problem_extent_c(problem);
     struct extent extent_d = problem_extent_d(problem);
-    const char *name_a = problem->swapped ? "b" : "a";
-    const char *name_b = problem->swapped ? "a" : "b";
     const char *name_d = c == d ? "c" : "d"; /* the calls in the manner of CBLAS have no d */
-    CARAT_TRY(pointer_check(name_a, operands->a, &extent_a));
-    CARAT_TRY(pointer_check(name_b, operands->b, &extent_b));
-    CARAT_TRY(pointer_check("d", d, &extent_d));
-    if (extents_overlap(operands->a, &extent_a, d, &extent_d)) {
-        return fail(CARAT_INVALID_ARGUMENT, "%s at %p overlaps %s at %p", name_d, d, name_a, operands->a);
-    }
-    if (extents_overlap(operands->b, &extent_b, d, &extent_d)) {
-        return fail(CARAT_INVALID_ARGUMENT, "%s at %p overlaps %s at %p", name_d, d, name_b, operands->b);
-    }
+    CARAT_TRY(presence_check(problem, swapped ? "b" : "a", operands->a, &extent_a));
+    CARAT_TRY(presence_check(problem, swapped ? "a" : "b", operands->b, &extent_b));
+    CARAT_TRY(presence_check(problem, "d", d, &extent_d));
+    CARAT_TRY(alignment_check(name_d, d, problem->type_cd));
+
+    CARAT_TRY(inputs_check(problem, operands, run, name_d));
     /* Whether beta is 0, so that C may be missing, only the device can say. */
-    return c ? c_against_d(c, &extent_c, d, &extent_d) : CARAT_OK;
+    return c ? c_against_d(c, &extent_c, d, &extent_d, problem->type_cd) : CARAT_OK;
 }

@@ -80,7 +80,10 @@ carat_type problem_sum_type(const struct problem *problem);
 /* Whether scales may be given with a call. */
 bool problem_takes_scales(const struct problem *problem);
 
-/* Whether D = round(alpha * sum + beta * C) with C and D of A's own type (s32 for s8): no more than every kernel can. */
+/*
+ * Whether D = round(alpha * sum + beta * C) with C and D of A's own type (s32 for s8) and no scales: no more than
+ * every kernel can.
+ */
 bool problem_is_plain(const struct problem *problem);
 
 /* Whether D is empty: nothing to compute and nothing to write. */
@@ -90,6 +93,8 @@ struct extent problem_extent_a(const struct problem *problem);
 struct extent problem_extent_b(const struct problem *problem);
 struct extent problem_extent_c(const struct problem *problem);
 struct extent problem_extent_d(const struct problem *problem);
+/* The bias as one column; of no rows where there is none. */
+struct extent problem_extent_bias(const struct problem *problem);
 
 /* Bytes from the first element to past the last one; 0 when empty. */
 size_t extent_bytes(const struct extent *extent);
@@ -97,6 +102,9 @@ size_t extent_bytes(const struct extent *extent);
 /* Whether two matrices have a byte in common: padding between columns does not count. */
 bool extents_overlap(const void *x, const struct extent *extent_x, const void *y,
                      const struct extent *extent_y);
+
+/* Checks that elements lie at a multiple of their size: they are read and written whole. */
+carat_status alignment_check(const char *name, const void *pointer, carat_type type);
 
 /*
  * Checks the leading dimension of a matrix that its caller calls name ("A", with ld_name "lda"), fills

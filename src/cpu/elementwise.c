@@ -1,9 +1,9 @@
 /* elementwise.c - scale_add and transpose on the CPU: plain loops, in blocks where order matters. */
 #include <math.h>
-#include <string.h>
 
 #include "cpu.h"
-#include "half.h"
+
+#define RUN 512
 
 /* ---- scale_add: one fused multiply-add an element, rounded once ---- */
 
@@ -20,62 +20,31 @@ static void scale_add_f64(const struct elementwise *work)
     }
 }
 
+/* Of all types but f64: a run of elements at a time, widened and rounded again. */
 static void scale_add_f32(const struct elementwise *work)
 {
     float scale = *(const float *)work->scale;
     float shift = *(const float *)work->shift;
+    size_t bytes = carat_type_size(work->type);
+    float values[RUN];
     for (int64_t j = 0; j < work->n; j++) {
-        const float *a = (const float *)work->a + j * work->lda;
-        float *b = (float *)work->b + j * work->ldb;
-        for (int64_t i = 0; i < work->m; i++) {
-            b[i] = fmaf(scale, a[i], shift);
-        }
-    }
-}
-
-static void scale_add_f16(const struct elementwise *work)
-{
-    float scale = *(const float *)work->scale;
-    float shift = *(const float *)work->shift;
-    for (int64_t j = 0; j < work->n; j++) {
-        const uint16_t *a = (const uint16_t *)work->a + j * work->lda;
-        uint16_t *b = (uint16_t *)work->b + j * work->ldb;
-        for (int64_t i = 0; i < work->m; i++) {
-            b[i] = f16_from_f32(fmaf(scale, f32_from_f16(a[i]), shift));
-        }
-    }
-}
-
-static void scale_add_bf16(const struct elementwise *work)
-{
-    float scale = *(const float *)work->scale;
-    float shift = *(const float *)work->shift;
-    for (int64_t j = 0; j < work->n; j++) {
-        const uint16_t *a = (const uint16_t *)work->a + j * work->lda;
-        uint16_t *b = (uint16_t *)work->b + j * work->ldb;
-        for (int64_t i = 0; i < work->m; i++) {
-            b[i] = bf16_from_f32(fmaf(scale, f32_from_bf16(a[i]), shift));
+        for (int64_t i = 0; i < work->m; i += RUN) {
+            int64_t count = i + RUN < work->m ? RUN : work->m - i;
+            cpu_widen(work->type, (const char *)work->a + (size_t)(i + j * work->lda) * bytes, count, values);
+            for (int64_t e = 0; e < count; e++) {
+                values[e] = fmaf(scale, values[e], shift);
+            }
+            cpu_narrow(work->type, values, count, (char *)work->b + (size_t)(i + j * work->ldb) * bytes);
         }
     }
 }
 
 void cpu_scale_add(const struct elementwise *work)
 {
-    switch (work->type) {
-    case CARAT_F64:
+    if (work->type == CARAT_F64) {
         scale_add_f64(work);
-        break;
-    case CARAT_F32:
+    } else {
         scale_add_f32(work);
-        break;
-    case CARAT_F16:
-        scale_add_f16(work);
-        break;
-    case CARAT_BF16:
-        scale_add_bf16(work);
-        break;
-    default:
-        break; /* refused by scale_add_check() */
     }
 }
 

@@ -11,9 +11,10 @@
  *       +--+--+      +--+--+           +--+--+
  *
  * A panel of A and one of B are loaded into the type that the BLAS multiplies, their product is added
- * to a panel of sums, and when k is through, alpha, beta and the one rounding make D of the sums.
+ * to a panel of sums, and when k is through, the epilogue makes D of the sums, with one rounding.
  *
  *     f16, bf16   f32 panels, f32 sums
+ *     e4m3, e5m2  f32 panels, in which the products are exact; f32 sums
  *     s8          f32 panels, products exact as long as k * 2^14 <= 2^24; s32 sums
  *     s32         the halves of x = 2^16 high + low in f64 panels, each product of halves exact;
  *                 s32 sums: low*low + 2^16 (high*low + low*high) modulo 2^32
@@ -21,14 +22,12 @@
  */
 #include <cblas.h>
 #include <limits.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "../status.h"
 #include "cpu.h"
-#include "half.h"
 
 /* ---- Panels ---- */
 
@@ -52,74 +51,51 @@ struct arithmetic {
     size_t loaded_bytes;
     size_t product_bytes;
     size_t sum_bytes;
-    const char *explanation;
 
-    /* Loads rows x columns elements, ld apart, into a packed panel. */
-    void (*load)(void *panel, const void *from, int64_t rows, int64_t columns, int64_t ld);
+    /* Loads rows x columns elements of the type, ld apart, into a packed panel. */
+    void (*load)(carat_type type, void *panel, const void *from, int64_t rows, int64_t columns, int64_t ld);
 
     /* Adds the product of the loaded panels to the sums, or makes it the sums where first. */
     void (*multiply)(const struct problem *problem, struct shape shape, const struct scratch *scratch,
                      bool first);
-
-    /* D = alpha * sums + beta * C for rows x columns; sums are packed, and all zero where NULL. */
-    void (*finish)(const struct problem *problem, const struct operands *operands, int64_t rows,
-                   int64_t columns, const void *sums, const void *c, void *d);
 };
 
 static CBLAS_TRANSPOSE blas_op(bool transposed) { return transposed ? CblasTrans : CblasNoTrans; }
 
 /* ---- Loading ---- */
 
-#define FOR_EACH_LOADED(i, j)                                                                                \
-    for (int64_t j = 0; j < columns; j++)                                                                    \
-        for (int64_t i = 0; i < rows; i++)
-
-static void load_f32(void *panel, const void *from, int64_t rows, int64_t columns, int64_t ld)
+static void load_as_f32(carat_type type, void *panel, const void *from, int64_t rows, int64_t columns,
+                        int64_t ld)
 {
+    size_t bytes = carat_type_size(type);
     for (int64_t j = 0; j < columns; j++) {
-        memcpy((float *)panel + j * rows, (const float *)from + j * ld, (size_t)rows * sizeof(float));
+        cpu_widen(type, (const char *)from + (size_t)(j * ld) * bytes, rows, (float *)panel + j * rows);
     }
 }
 
-static void load_f64(void *panel, const void *from, int64_t rows, int64_t columns, int64_t ld)
+static void load_f64(carat_type type, void *panel, const void *from, int64_t rows, int64_t columns,
+                     int64_t ld)
 {
+    (void)type;
     for (int64_t j = 0; j < columns; j++) {
         memcpy((double *)panel + j * rows, (const double *)from + j * ld, (size_t)rows * sizeof(double));
     }
 }
 
-static void load_f16(void *panel, const void *from, int64_t rows, int64_t columns, int64_t ld)
-{
-    FOR_EACH_LOADED(i, j)
-    {
-        ((float *)panel)[i + j * rows] = f32_from_f16(((const uint16_t *)from)[i + j * ld]);
-    }
-}
-
-static void load_bf16(void *panel, const void *from, int64_t rows, int64_t columns, int64_t ld)
-{
-    FOR_EACH_LOADED(i, j)
-    {
-        ((float *)panel)[i + j * rows] = f32_from_bf16(((const uint16_t *)from)[i + j * ld]);
-    }
-}
-
-static void load_s8(void *panel, const void *from, int64_t rows, int64_t columns, int64_t ld)
-{
-    FOR_EACH_LOADED(i, j) { ((float *)panel)[i + j * rows] = ((const int8_t *)from)[i + j * ld]; }
-}
-
 /* x = 2^16 high + low with low in [-2^15, 2^15): then both halves have at most 15 bits and a sign. */
-static void load_s32(void *panel, const void *from, int64_t rows, int64_t columns, int64_t ld)
+static void load_s32(carat_type type, void *panel, const void *from, int64_t rows, int64_t columns,
+                     int64_t ld)
 {
+    (void)type;
     double *low = panel;
     double *high = low + rows * columns;
-    FOR_EACH_LOADED(i, j)
-    {
-        int64_t x = ((const int32_t *)from)[i + j * ld];
-        int64_t low_half = (int16_t)(x & 0xffff);
-        low[i + j * rows] = (double)low_half;
-        high[i + j * rows] = (double)(x - low_half) / 65536;
+    for (int64_t j = 0; j < columns; j++) {
+        for (int64_t i = 0; i < rows; i++) {
+            int64_t x = ((const int32_t *)from)[i + j * ld];
+            int64_t low_half = (int16_t)(x & 0xffff);
+            low[i + j * rows] = (double)low_half;
+            high[i + j * rows] = (double)(x - low_half) / 65536;
+        }
     }
 }
 
@@ -184,105 +160,25 @@ static void multiply_s32(const struct problem *p, struct shape shape, const stru
     }
 }
 
-/* ---- Finishing ---- */
-
-static void finish_f32(const struct problem *p, const struct operands *operands, int64_t rows,
-                       int64_t columns, const void *sums, const void *c, void *d)
-{
-    float alpha = *(const float *)operands->alpha;
-    float beta = *(const float *)operands->beta;
-    for (int64_t j = 0; j < columns; j++) {
-        for (int64_t i = 0; i < rows; i++) {
-            float product = sums ? alpha * ((const float *)sums)[i + j * rows] : 0.0f;
-            if (beta != 0) {
-                product += beta * ((const float *)c)[i + j * p->ldc];
-            }
-            ((float *)d)[i + j * p->ldd] = product;
-        }
-    }
-}
-
-static void finish_f64(const struct problem *p, const struct operands *operands, int64_t rows,
-                       int64_t columns, const void *sums, const void *c, void *d)
-{
-    double alpha = *(const double *)operands->alpha;
-    double beta = *(const double *)operands->beta;
-    for (int64_t j = 0; j < columns; j++) {
-        for (int64_t i = 0; i < rows; i++) {
-            double product = sums ? alpha * ((const double *)sums)[i + j * rows] : 0.0;
-            if (beta != 0) {
-                product += beta * ((const double *)c)[i + j * p->ldc];
-            }
-            ((double *)d)[i + j * p->ldd] = product;
-        }
-    }
-}
-
-static void finish_f16(const struct problem *p, const struct operands *operands, int64_t rows,
-                       int64_t columns, const void *sums, const void *c, void *d)
-{
-    float alpha = *(const float *)operands->alpha;
-    float beta = *(const float *)operands->beta;
-    for (int64_t j = 0; j < columns; j++) {
-        for (int64_t i = 0; i < rows; i++) {
-            float product = sums ? alpha * ((const float *)sums)[i + j * rows] : 0.0f;
-            if (beta != 0) {
-                product += beta * f32_from_f16(((const uint16_t *)c)[i + j * p->ldc]);
-            }
-            ((uint16_t *)d)[i + j * p->ldd] = f16_from_f32(product);
-        }
-    }
-}
-
-static void finish_bf16(const struct problem *p, const struct operands *operands, int64_t rows,
-                        int64_t columns, const void *sums, const void *c, void *d)
-{
-    float alpha = *(const float *)operands->alpha;
-    float beta = *(const float *)operands->beta;
-    for (int64_t j = 0; j < columns; j++) {
-        for (int64_t i = 0; i < rows; i++) {
-            float product = sums ? alpha * ((const float *)sums)[i + j * rows] : 0.0f;
-            if (beta != 0) {
-                product += beta * f32_from_bf16(((const uint16_t *)c)[i + j * p->ldc]);
-            }
-            ((uint16_t *)d)[i + j * p->ldd] = bf16_from_f32(product);
-        }
-    }
-}
-
-/* For s8 and s32: modulo 2^32, which unsigned arithmetic says without undefined behaviour. */
-static void finish_s32(const struct problem *p, const struct operands *operands, int64_t rows,
-                       int64_t columns, const void *sums, const void *c, void *d)
-{
-    uint32_t alpha = *(const uint32_t *)operands->alpha;
-    uint32_t beta = *(const uint32_t *)operands->beta;
-    for (int64_t j = 0; j < columns; j++) {
-        for (int64_t i = 0; i < rows; i++) {
-            uint32_t product = sums ? alpha * ((const uint32_t *)sums)[i + j * rows] : 0;
-            if (beta != 0) {
-                product += beta * ((const uint32_t *)c)[i + j * p->ldc];
-            }
-            ((uint32_t *)d)[i + j * p->ldd] = product;
-        }
-    }
-}
-
 /* ---- The types ---- */
 
-static const struct arithmetic arithmetics[] = {
-    [CARAT_F32] = {1024, 4, 0, 4, "copied in panels for its 32-bit sizes, to sgemm", load_f32, multiply_f32,
-                   finish_f32},
-    [CARAT_F64] = {1024, 8, 0, 8, "copied in panels for its 32-bit sizes, to dgemm", load_f64, multiply_f64,
-                   finish_f64},
-    [CARAT_F16] = {1024, 4, 0, 4, "f16 widened to f32 in panels, to sgemm, rounded once", load_f16,
-                   multiply_f32, finish_f16},
-    [CARAT_BF16] = {1024, 4, 0, 4, "bf16 widened to f32 in panels, to sgemm, rounded once", load_bf16,
-                    multiply_f32, finish_bf16},
-    [CARAT_S8] = {1024, 4, 4, 4, "s8 as f32 in panels short enough for sgemm to be exact", load_s8,
-                  multiply_s8, finish_s32},
-    [CARAT_S32] = {512, 16, 8, 4, "s32 as two halves in f64 panels, three dgemm that are exact", load_s32,
-                   multiply_s32, finish_s32},
-};
+static const struct arithmetic *arithmetic_of(const struct problem *p)
+{
+    static const struct arithmetic in_f32 = {1024, 4, 0, 4, load_as_f32, multiply_f32};
+    static const struct arithmetic in_f64 = {1024, 8, 0, 8, load_f64, multiply_f64};
+    static const struct arithmetic of_s8 = {1024, 4, 4, 4, load_as_f32, multiply_s8};
+    static const struct arithmetic of_s32 = {512, 16, 8, 4, load_s32, multiply_s32};
+    switch (p->type_a) {
+    case CARAT_F64:
+        return &in_f64;
+    case CARAT_S8:
+        return &of_s8;
+    case CARAT_S32:
+        return &of_s32;
+    default:
+        return &in_f32;
+    }
+}
 
 static int64_t least(int64_t x, int64_t y) { return x < y ? x : y; }
 
@@ -293,13 +189,15 @@ static const void *element_at(const void *matrix, int64_t row, int64_t column, i
 }
 
 /* Loads the panel of a stored matrix that is rows x columns of op(matrix) from (row, column) on. */
-static void load_panel(const struct arithmetic *arithmetic, const void *matrix, bool transposed, int64_t ld,
-                       size_t bytes, int64_t row, int64_t column, int64_t rows, int64_t columns, void *panel)
+static void load_panel(const struct arithmetic *arithmetic, carat_type type, const void *matrix,
+                       bool transposed, int64_t ld, int64_t row, int64_t column, int64_t rows,
+                       int64_t columns, void *panel)
 {
+    size_t bytes = carat_type_size(type);
     if (transposed) {
-        arithmetic->load(panel, element_at(matrix, column, row, ld, bytes), columns, rows, ld);
+        arithmetic->load(type, panel, element_at(matrix, column, row, ld, bytes), columns, rows, ld);
     } else {
-        arithmetic->load(panel, element_at(matrix, row, column, ld, bytes), rows, columns, ld);
+        arithmetic->load(type, panel, element_at(matrix, row, column, ld, bytes), rows, columns, ld);
     }
 }
 
@@ -307,23 +205,19 @@ static void load_panel(const struct arithmetic *arithmetic, const void *matrix, 
 static void gemm_by_panels(const struct arithmetic *arithmetic, const struct problem *p,
                            const struct operands *operands, const struct scratch *scratch)
 {
-    size_t bytes_ab = carat_type_size(p->type_a);
-    size_t bytes_cd = carat_type_size(p->type_cd);
     int64_t side = arithmetic->side;
     for (int64_t j = 0; j < p->n; j += side) {
         for (int64_t i = 0; i < p->m; i += side) {
             struct shape shape = {least(side, p->m - i), least(side, p->n - j), 0};
             for (int64_t l = 0; l < p->k && scratch->sums; l += side) {
                 shape.k = least(side, p->k - l);
-                load_panel(arithmetic, operands->a, p->trans_a, p->lda, bytes_ab, i, l, shape.m, shape.k,
+                load_panel(arithmetic, p->type_a, operands->a, p->trans_a, p->lda, i, l, shape.m, shape.k,
                            scratch->a);
-                load_panel(arithmetic, operands->b, p->trans_b, p->ldb, bytes_ab, l, j, shape.k, shape.n,
+                load_panel(arithmetic, p->type_b, operands->b, p->trans_b, p->ldb, l, j, shape.k, shape.n,
                            scratch->b);
                 arithmetic->multiply(p, shape, scratch, l == 0);
             }
-            const void *c = operands->c ? element_at(operands->c, i, j, p->ldc, bytes_cd) : NULL;
-            arithmetic->finish(p, operands, shape.m, shape.n, scratch->sums, c,
-                               (char *)operands->d + (size_t)(i + j * p->ldd) * bytes_cd);
+            cpu_finish(p, operands, &(struct block){i, j, shape.m, shape.n, scratch->sums});
         }
     }
 }
@@ -334,6 +228,12 @@ static bool fits_blas(const struct problem *p)
 {
     return (p->type_a == CARAT_F32 || p->type_a == CARAT_F64) && p->m <= INT_MAX && p->n <= INT_MAX &&
            p->k <= INT_MAX && p->lda <= INT_MAX && p->ldb <= INT_MAX && p->ldd <= INT_MAX;
+}
+
+/* Whether anything is done to alpha * sum + beta * C. */
+static bool has_last_steps(const struct problem *p)
+{
+    return p->bias || p->activation != CARAT_ACTIVATION_NONE;
 }
 
 static void gemm_direct(const struct problem *p, const struct operands *operands, bool reads_c)
@@ -353,6 +253,9 @@ static void gemm_direct(const struct problem *p, const struct operands *operands
         cblas_dgemm(CblasColMajor, blas_op(p->trans_a), blas_op(p->trans_b), (int)p->m, (int)p->n, (int)p->k,
                     *(const double *)operands->alpha, operands->a, (int)p->lda, operands->b, (int)p->ldb,
                     *(const double *)operands->beta, operands->d, (int)p->ldd);
+    }
+    if (has_last_steps(p)) {
+        cpu_finish_in_place(p, operands);
     }
 }
 
@@ -395,15 +298,18 @@ static void scratch_free(struct scratch *scratch)
 /* The operands of one problem of the batch. */
 static struct operands operands_of(const struct problem *p, const struct operands *batch, int64_t index)
 {
-    size_t bytes_ab = carat_type_size(p->type_a);
     size_t bytes_cd = carat_type_size(p->type_cd);
     struct operands one = *batch;
     if (p->k > 0) {
-        one.a = (const char *)batch->a + (size_t)(index * p->stride_a) * bytes_ab;
-        one.b = (const char *)batch->b + (size_t)(index * p->stride_b) * bytes_ab;
+        one.a = (const char *)batch->a + (size_t)(index * p->stride_a) * carat_type_size(p->type_a);
+        one.b = (const char *)batch->b + (size_t)(index * p->stride_b) * carat_type_size(p->type_b);
     }
     if (batch->c) {
         one.c = (const char *)batch->c + (size_t)(index * p->stride_c) * bytes_cd;
+    }
+    if (batch->bias) {
+        one.bias =
+            (const char *)batch->bias + (size_t)(index * p->stride_bias) * carat_type_size(p->type_bias);
     }
     one.d = (char *)batch->d + (size_t)(index * p->stride_d) * bytes_cd;
     return one;
@@ -411,13 +317,13 @@ static struct operands operands_of(const struct problem *p, const struct operand
 
 carat_status cpu_gemm(const struct problem *problem, const struct operands *operands)
 {
-    carat_type scalar_type = carat_scalar_type(problem->type_cd);
+    carat_type scalar_type = problem_scalar_type(problem);
     bool multiplies = problem->k > 0 && !is_zero(scalar_type, operands->alpha);
     bool reads_c = !is_zero(scalar_type, operands->beta);
     if (reads_c && !operands->c) {
         return fail(CARAT_INVALID_ARGUMENT, "c is NULL, but beta is not 0");
     }
-    const struct arithmetic *arithmetic = &arithmetics[problem->type_a];
+    const struct arithmetic *arithmetic = arithmetic_of(problem);
     bool direct = multiplies && fits_blas(problem);
     struct scratch scratch = {NULL, NULL, NULL, NULL};
     if (multiplies && !direct && !scratch_allocate(arithmetic, problem, &scratch)) {
@@ -441,6 +347,43 @@ carat_status cpu_gemm(const struct problem *problem, const struct operands *oper
 /* OpenBLAS says what it is; another CBLAS does not have this function. */
 __attribute__((weak)) char *openblas_get_config(void); /* NOLINT(readability-redundant-declaration) */
 
+/* How A and B are multiplied. */
+static const char *how_multiplied(const struct problem *p)
+{
+    if (p->k == 0) {
+        return "no product, as k is 0";
+    }
+    bool direct = fits_blas(p);
+    switch (p->type_a) {
+    case CARAT_F32:
+        return direct ? "sgemm as it is" : "copied in panels for its 32-bit sizes, to sgemm";
+    case CARAT_F64:
+        return direct ? "dgemm as it is" : "copied in panels for its 32-bit sizes, to dgemm";
+    case CARAT_S8:
+        return "s8 as f32 in panels short enough for sgemm to be exact, summed in s32";
+    case CARAT_S32:
+        return "s32 as two halves in f64 panels, three dgemm that are exact";
+    case CARAT_E4M3:
+    case CARAT_E5M2:
+        return "8-bit floats widened to f32 in panels, to sgemm, whose products of them are exact";
+    default:
+        return p->type_a == CARAT_F16 ? "f16 widened to f32 in panels, to sgemm"
+                                      : "bf16 widened to f32 in panels, to sgemm";
+    }
+}
+
+/* What becomes of the sums. */
+static const char *how_finished(const struct problem *p)
+{
+    if (p->k > 0 && fits_blas(p)) {
+        return has_last_steps(p) ? ", bias and activation in a pass over D" : "";
+    }
+    bool rounds = problem_sum_type(p) != p->type_cd;
+    return has_last_steps(p)
+               ? (rounds ? ", with bias and activation rounded once" : ", with bias and activation")
+               : (rounds ? ", rounded once" : "");
+}
+
 void cpu_gemm_explain(const struct problem *problem, char *text, size_t size)
 {
     /* "OpenBLAS 0.3.20 and its build options": the first two words. */
@@ -452,11 +395,9 @@ void cpu_gemm_explain(const struct problem *problem, char *text, size_t size)
             snprintf(blas, sizeof(blas), "%s %s", name, version);
         }
     }
-    const char *how = arithmetics[problem->type_a].explanation;
-    if (problem->k == 0) {
-        how = "not needed: k is 0, so D = beta * C";
-    } else if (fits_blas(problem)) {
-        how = problem->type_a == CARAT_F32 ? "sgemm as it is" : "dgemm as it is";
-    }
-    snprintf(text, size, "CPU, %s: %s", blas, how);
+    bool has_fast_way =
+        problem->type_a == CARAT_F32 || problem->type_a == CARAT_E4M3 || problem->type_a == CARAT_E5M2;
+    bool fast = has_fast_way && problem->accuracy == CARAT_ACCURACY_FAST && problem->k > 0;
+    snprintf(text, size, "CPU, %s: %s%s%s", blas, how_multiplied(problem), how_finished(problem),
+             fast ? "; f32 throughout, which is no less accurate than the fast way" : "");
 }
