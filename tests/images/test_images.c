@@ -1,0 +1,224 @@
+/*
+ * test_images.c - the compiled kernels as they lie in the library: every row of the catalogue has an image of its
+ * own, with a kernel of the row's name and no other, for the row's architectures, that keeps nothing in local memory.
+ *
+ * Fat binaries and the ELF files in them are taken apart here, without a tool of the CUDA toolkit. A fat binary is
+ * a header of 16 bytes, then entries: each a header that says kind, architecture and size, and its bytes.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include <cmocka.h>
+#include <elf.h>
+
+#include "catalog.h"
+
+#define FAT_MAGIC 0xba55ed50u
+#define ENTRY_ARCH_SPECIFIC 0x100000u /* of entry_header.flags: compiled for 90a, say, and not for 90 */
+enum { ENTRY_PTX = 1, ENTRY_ELF = 2, ATTRIBUTE_FRAME_SIZE = 0x11, FORMAT_SIZED = 4 };
+
+/* The architectures that machine code is made for, where a row's own is not above them. */
+static const int targets[] = {IMAGE_TARGETS};
+enum { TARGET_COUNT = sizeof(targets) / sizeof(targets[0]) };
+
+struct fat_header {
+    uint32_t magic;
+    uint16_t version;
+    uint16_t header_bytes;
+    uint64_t bytes; /* of all entries */
+};
+
+struct entry_header {
+    uint16_t kind;
+    uint16_t version;
+    uint32_t header_bytes;
+    uint64_t bytes;
+    uint32_t unused[3];
+    uint32_t arch; /* major * 10 + minor */
+    uint64_t unused_too;
+    uint64_t flags;
+};
+
+/* An ELF file's bytes at an offset, where that many are there. */
+struct span {
+    const unsigned char *bytes;
+    size_t size;
+};
+
+static const void *at(struct span span, uint64_t offset, uint64_t size)
+{
+    assert_true(offset <= span.size && size <= span.size - offset);
+    return span.bytes + offset;
+}
+
+static Elf64_Shdr section(struct span elf, const Elf64_Ehdr *header, int index)
+{
+    Elf64_Shdr result;
+    memcpy(&result, at(elf, header->e_shoff + (uint64_t)index * header->e_shentsize, sizeof(result)),
+           sizeof(result));
+    return result;
+}
+
+/* Bytes of local memory that the kernels of an ELF file use: their largest frame, from its .nv.info. */
+static uint32_t largest_frame(struct span info)
+{
+    uint32_t largest = 0;
+    for (uint64_t offset = 0; offset + 4 <= info.size;) {
+        const unsigned char *attribute = at(info, offset, 4);
+        uint64_t size = attribute[0] == FORMAT_SIZED ? attribute[2] + 256u * attribute[3] : 0;
+        if (attribute[0] == FORMAT_SIZED && attribute[1] == ATTRIBUTE_FRAME_SIZE && size >= 8) {
+            uint32_t frame;
+            memcpy(&frame, at(info, offset + 8, 4), 4);
+            largest = frame > largest ? frame : largest;
+        }
+        offset += 4 + size;
+    }
+    return largest;
+}
+
+/* Machine code with one kernel, the row's, without local memory. */
+static void check_elf(const struct kernel *row, struct span elf)
+{
+    Elf64_Ehdr header;
+    int kernels = 0;
+    bool told = false;
+    memcpy(&header, at(elf, 0, sizeof(header)), sizeof(header));
+    assert_memory_equal(header.e_ident, ELFMAG, SELFMAG);
+    Elf64_Shdr names = section(elf, &header, header.e_shstrndx);
+    for (int i = 0; i < header.e_shnum; i++) {
+        Elf64_Shdr shdr = section(elf, &header, i);
+        const char *name = at(elf, names.sh_offset + shdr.sh_name, 1);
+        if (strncmp(name, ".text.", 6) == 0) {
+            assert_string_equal(name + 6, row->name);
+            assert_true(shdr.sh_size > 0);
+            kernels++;
+        } else if (strcmp(name, ".nv.info") == 0) {
+            uint32_t frame =
+                largest_frame((struct span){at(elf, shdr.sh_offset, shdr.sh_size), shdr.sh_size});
+            if (frame != 0) {
+                fail_msg("%s keeps %u bytes a thread in local memory", row->name, frame);
+            }
+            told = true;
+        }
+    }
+    assert_int_equal(kernels, 1);
+    assert_true(told);
+}
+
+/* An image's entries are exactly those that the row asks for. */
+static void check_image(const struct kernel *row)
+{
+    struct span image = {row->image, (size_t)(row->image_end - row->image)};
+    struct fat_header fat;
+    bool found[TARGET_COUNT] = {false};
+    int ptx = 0;
+    int specific = 0;
+    memcpy(&fat, at(image, 0, sizeof(fat)), sizeof(fat));
+    assert_int_equal(fat.magic, FAT_MAGIC);
+    assert_true(fat.header_bytes + fat.bytes <= image.size);
+    for (uint64_t offset = fat.header_bytes; offset < fat.header_bytes + fat.bytes;) {
+        struct entry_header entry;
+        memcpy(&entry, at(image, offset, sizeof(entry)), sizeof(entry));
+        struct span content = {at(image, offset + entry.header_bytes, entry.bytes), (size_t)entry.bytes};
+        bool is_specific = (entry.flags & ENTRY_ARCH_SPECIFIC) != 0;
+        assert_int_equal(is_specific, row->arch_specific);
+        if (entry.kind == ENTRY_ELF) {
+            check_elf(row, content);
+            specific += is_specific && (int)entry.arch == row->arch;
+            for (int i = 0; i < TARGET_COUNT; i++) {
+                found[i] = found[i] || (!is_specific && targets[i] == (int)entry.arch);
+            }
+        } else {
+            assert_int_equal(entry.kind, ENTRY_PTX);
+            assert_int_equal(entry.arch, row->arch);
+            ptx++;
+        }
+        offset += entry.header_bytes + entry.bytes;
+    }
+    assert_int_equal(specific, row->arch_specific);
+    assert_int_equal(ptx, row->arch_specific ? 0 : 1);
+    for (int i = 0; i < TARGET_COUNT; i++) {
+        if (found[i] != (!row->arch_specific && targets[i] >= row->arch)) {
+            fail_msg("%s: machine code for sm_%d %s", row->name, targets[i],
+                     found[i] ? "is there" : "is missing");
+        }
+    }
+}
+
+static int count_images(void)
+{
+    int count = 0;
+    for (int i = 0; i < carat_catalog_count; i++) {
+        count += carat_catalog[i].image != NULL;
+    }
+    return count;
+}
+
+/* Skips the test where the build has no kernels. */
+static void need_images(void)
+{
+    if (count_images() == 0) {
+        print_message("skipped: this build has no nvcc, so none of %d rows has an image\n",
+                      carat_catalog_count);
+        skip();
+    }
+}
+
+static void every_row_has_its_kernel(void **state)
+{
+    (void)state;
+    need_images();
+    for (int i = 0; i < carat_catalog_count; i++) {
+        const struct kernel *row = &carat_catalog[i];
+        if (row->image) {
+            print_message("%s\n", row->name); /* the last one named is the one that failed */
+            check_image(row);
+        } else if (IMAGES_OF_ALL) {
+            fail_msg("%s has no image", row->name);
+        } else {
+            print_message("skipped: %s, which this nvcc is too old for\n", row->name);
+        }
+    }
+}
+
+static void rows_share_neither_name_nor_image(void **state)
+{
+    (void)state;
+    for (int i = 0; i < carat_catalog_count; i++) {
+        const struct kernel *x = &carat_catalog[i];
+        for (int j = 0; j < i; j++) {
+            const struct kernel *y = &carat_catalog[j];
+            assert_string_not_equal(x->name, y->name);
+            if (x->image && y->image && x->image < y->image_end && y->image < x->image_end) {
+                fail_msg("%s and %s have one image", x->name, y->name);
+            }
+        }
+    }
+}
+
+static void library_is_small(void **state)
+{
+    (void)state;
+    struct stat status;
+    assert_int_equal(stat(SHARED_LIBRARY, &status), 0);
+    print_message("the shared library has %.1f MB, %d images in it\n", (double)status.st_size / 1e6,
+                  count_images());
+    assert_true(status.st_size > 0);
+    assert_true(status.st_size < 40000000);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_row_has_its_kernel),
+        cmocka_unit_test(rows_share_neither_name_nor_image),
+        cmocka_unit_test(library_is_small),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
