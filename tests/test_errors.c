@@ -82,17 +82,18 @@ static void types_have_sizes_and_names(void **state)
         const char *name;
         carat_type scalar;
     } rows[] = {
-        {CARAT_F32, 4, "f32", CARAT_F32}, {CARAT_F64, 8, "f64", CARAT_F64},
-        {CARAT_F16, 2, "f16", CARAT_F32}, {CARAT_BF16, 2, "bf16", CARAT_F32},
-        {CARAT_S32, 4, "s32", CARAT_S32}, {CARAT_S8, 1, "s8", CARAT_S32},
+        {CARAT_F32, 4, "f32", CARAT_F32},   {CARAT_F64, 8, "f64", CARAT_F64},
+        {CARAT_F16, 2, "f16", CARAT_F32},   {CARAT_BF16, 2, "bf16", CARAT_F32},
+        {CARAT_S32, 4, "s32", CARAT_S32},   {CARAT_S8, 1, "s8", CARAT_F32},
+        {CARAT_E4M3, 1, "e4m3", CARAT_F32}, {CARAT_E5M2, 1, "e5m2", CARAT_F32},
     };
-    for (int i = 0; i < 6; i++) {
+    for (int i = 0; i < 8; i++) {
         assert_int_equal(carat_type_size(rows[i].type), rows[i].size);
         assert_string_equal(carat_type_name(rows[i].type), rows[i].name);
         assert_int_equal(carat_scalar_type(rows[i].type), rows[i].scalar);
     }
     assert_int_equal(carat_type_size((carat_type)0), 0);
-    assert_int_equal(carat_type_size((carat_type)7), 0);
+    assert_int_equal(carat_type_size((carat_type)9), 0);
     assert_string_equal(carat_type_name((carat_type)0), "unknown type");
 }
 
@@ -254,6 +255,18 @@ static void wrong_products_write_nothing(void **state)
     assert_invalid(carat_gemm(context, &p, &one, a, a, &zero, NULL, a + 1, NULL), "overlaps a");
     assert_invalid(carat_gemm(context, &p, &one, a, a, &one, d + 1, d, NULL), "overlaps c");
     assert_invalid(carat_gemm(context, &p, &one, a, a, &zero, NULL, d, &run), "not 256-byte aligned");
+    carat_run extras = {.bias = a};
+    assert_invalid(carat_gemm(context, &p, &one, a, a, &zero, NULL, d, &extras), "run->bias is given");
+    extras = (carat_run){.scale_b = &one};
+    assert_invalid(carat_gemm(context, &p, &one, a, a, &zero, NULL, d, &extras), "run->scale_b is given");
+    carat_gemm_problem biased = p;
+    biased.bias = CARAT_BIAS_PER_ROW;
+    assert_invalid(carat_gemm(context, &biased, &one, a, a, &zero, NULL, d, NULL), "run->bias is NULL");
+    extras = (carat_run){.bias = d + 8};
+    assert_invalid(carat_gemm(context, &biased, &one, a, a, &zero, NULL, d, &extras), "overlaps run->bias");
+    biased.type_bias = CARAT_S8;
+    assert_refused(carat_gemm(context, &biased, &one, a, a, &zero, NULL, d, &extras), CARAT_UNSUPPORTED,
+                   "type_bias is s8");
     assert_memory_equal(d, before, sizeof(d));
 
     carat_plan *plan = (carat_plan *)&one;
@@ -373,6 +386,10 @@ static void wrong_scale_adds_write_nothing(void **state)
                    CARAT_UNSUPPORTED, "type is s32");
     assert_refused(carat_scale_add(context, order, CARAT_S8, 2, 3, &one, a, 3, &one, b, 3, NULL),
                    CARAT_UNSUPPORTED, "type is s8");
+    assert_refused(carat_scale_add(context, order, CARAT_E4M3, 2, 3, &one, a, 3, &one, b, 3, NULL),
+                   CARAT_UNSUPPORTED, "type is e4m3");
+    assert_refused(carat_scale_add(context, order, CARAT_E5M2, 2, 3, &one, a, 3, &one, b, 3, NULL),
+                   CARAT_UNSUPPORTED, "type is e5m2");
     assert_invalid(carat_scale_add(context, order, CARAT_F32, -2, 3, &one, a, 3, &one, b, 3, NULL),
                    "m is -2");
     assert_invalid(carat_scale_add(context, order, CARAT_F32, 2, -3, &one, a, 3, &one, b, 3, NULL),
@@ -400,6 +417,20 @@ static void wrong_scale_adds_write_nothing(void **state)
     carat_run run = {.workspace = (void *)(uintptr_t)1};
     assert_invalid(carat_scale_add(context, order, CARAT_F32, 2, 3, &one, a, 3, &one, b, 3, &run),
                    "256-byte");
+    carat_run for_products = {.bias = a};
+    assert_invalid(carat_scale_add(context, order, CARAT_F32, 2, 3, &one, a, 3, &one, b, 3, &for_products),
+                   "run->bias is given, but scale_add takes none");
+    for_products = (carat_run){.scale_d = a};
+    assert_invalid(carat_scale_add(context, order, CARAT_F32, 2, 3, &one, a, 3, &one, b, 3, &for_products),
+                   "run->scale_d is given, but scale_add takes none");
+    const char *odd = (const char *)a + 3;
+    assert_invalid(carat_scale_add(context, order, CARAT_F32, 1, 1, odd, a, 1, &one, b, 1, NULL),
+                   "is not at a multiple of 4 bytes, the size of f32");
+    assert_invalid(carat_scale_add(context, order, CARAT_F32, 1, 1, &one, odd, 1, &one, b, 1, NULL), "a at ");
+    assert_invalid(carat_scale_add(context, order, CARAT_F32, 1, 1, &one, a, 1, odd, b, 1, NULL),
+                   "shift at ");
+    assert_invalid(carat_scale_add(context, order, CARAT_F32, 1, 1, &one, a, 1, &one, (char *)b + 2, 1, NULL),
+                   "b at ");
     assert_memory_equal(b, before, sizeof(b));
     assert_int_equal(carat_scale_add(context, order, CARAT_F32, 0, 3, &one, NULL, 3, &one, NULL, 3, NULL),
                      CARAT_OK);
@@ -417,7 +448,7 @@ static void wrong_transposes_write_nothing(void **state)
     assert_invalid(carat_transpose(NULL, order, CARAT_S8, 2, 3, a, 2, b, 3, NULL), "context is NULL");
     assert_invalid(carat_transpose(context, (carat_order)-1, CARAT_S8, 2, 3, a, 2, b, 3, NULL),
                    "order is -1");
-    assert_invalid(carat_transpose(context, order, (carat_type)8, 2, 3, a, 2, b, 3, NULL), "type is 8");
+    assert_invalid(carat_transpose(context, order, (carat_type)9, 2, 3, a, 2, b, 3, NULL), "type is 9");
     assert_invalid(carat_transpose(context, order, CARAT_S8, -1, 3, a, 2, b, 3, NULL), "m is -1");
     assert_invalid(carat_transpose(context, order, CARAT_S8, 2, -1, a, 2, b, 3, NULL), "n is -1");
     assert_invalid(carat_transpose(context, order, CARAT_S8, 2, 3, a, 1, b, 3, NULL),
@@ -428,6 +459,13 @@ static void wrong_transposes_write_nothing(void **state)
     assert_invalid(carat_transpose(context, order, CARAT_S8, 2, 3, a, 2, NULL, 3, NULL), "b is NULL");
     assert_invalid(carat_transpose(context, order, CARAT_S8, 2, 3, b, 2, b, 3, NULL), "overlaps a");
     assert_invalid(carat_transpose(context, order, CARAT_S8, 2, 3, b + 5, 2, b, 3, NULL), "overlaps a");
+    float one = 1;
+    carat_run for_products = {.scale_a = &one};
+    assert_invalid(carat_transpose(context, order, CARAT_S8, 2, 3, a, 2, b, 3, &for_products),
+                   "run->scale_a is given, but transpose takes none");
+    for_products = (carat_run){.scale_b = &one};
+    assert_invalid(carat_transpose(context, order, CARAT_S8, 2, 3, a, 2, b, 3, &for_products),
+                   "run->scale_b is given, but transpose takes none");
     assert_invalid(carat_transpose(context, order, CARAT_S8, 2, 3, a, 0, b, 3, NULL), "lda is 0");
     assert_invalid(carat_transpose(context, order, CARAT_S8, 2, 3, a, 2, b, 0, NULL), "ldb is 0");
     assert_memory_equal(b, before, sizeof(b));

@@ -8,6 +8,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -33,13 +34,27 @@ static void description_fills_every_field(void **state)
     assert_int_equal(p.op_a, CARAT_NO_TRANSPOSE);
     assert_int_equal(p.op_b, CARAT_NO_TRANSPOSE);
     assert_int_equal(p.type_a, CARAT_S8);
+    assert_int_equal(p.type_b, CARAT_S8);
     assert_int_equal(p.type_cd, CARAT_S32);
+    assert_int_equal(p.bias, CARAT_BIAS_NONE);
+    assert_int_equal(p.type_bias, CARAT_S32);
+    assert_int_equal(p.activation, CARAT_ACTIVATION_NONE);
     assert_int_equal(p.m, 2);
     assert_int_equal(p.n, 3);
     assert_int_equal(p.k, 4);
     assert_int_equal(p.batch, 1);
     assert_int_equal(p.accuracy, CARAT_ACCURACY_DEFAULT);
-    assert_int_equal(carat_gemm_describe(CARAT_BF16, 1, 1, 1).type_cd, CARAT_BF16);
+    static const carat_type results[][3] = {
+        {CARAT_F32, CARAT_F32, CARAT_F32},   {CARAT_F64, CARAT_F64, CARAT_F64},
+        {CARAT_F16, CARAT_F16, CARAT_F32},   {CARAT_BF16, CARAT_BF16, CARAT_F32},
+        {CARAT_S32, CARAT_S32, CARAT_S32},   {CARAT_S8, CARAT_S32, CARAT_S32},
+        {CARAT_E4M3, CARAT_BF16, CARAT_F32}, {CARAT_E5M2, CARAT_BF16, CARAT_F32},
+    };
+    for (int i = 0; i < 8; i++) {
+        p = carat_gemm_describe(results[i][0], 1, 1, 1);
+        assert_int_equal(p.type_cd, results[i][1]);
+        assert_int_equal(p.type_bias, results[i][2]);
+    }
 }
 
 /* ---- Refusals ---- */
@@ -57,8 +72,14 @@ struct refusal {
 /* Fields are enums of int's size, or 64 bits wide. */
 static void set_field(carat_gemm_problem *p, size_t field, int64_t value)
 {
-    bool is_enum = field == FIELD(order) || field == FIELD(op_a) || field == FIELD(op_b) ||
-                   field == FIELD(type_a) || field == FIELD(type_cd) || field == FIELD(accuracy);
+    static const size_t enums[] = {
+        FIELD(order),   FIELD(op_a),     FIELD(op_b), FIELD(type_a),    FIELD(type_b),
+        FIELD(type_cd), FIELD(accuracy), FIELD(bias), FIELD(type_bias), FIELD(activation),
+    };
+    bool is_enum = false;
+    for (size_t i = 0; i < sizeof(enums) / sizeof(enums[0]); i++) {
+        is_enum = is_enum || field == enums[i];
+    }
     int narrow = (int)value;
     memcpy((char *)p + field, is_enum ? (void *)&narrow : (void *)&value,
            is_enum ? sizeof(narrow) : sizeof(value));
@@ -75,12 +96,18 @@ static void every_wrong_field_is_named(void **state)
         {FIELD(op_a), 2, CARAT_INVALID_ARGUMENT, "op_a is 2, which is no carat_op"},
         {FIELD(op_b), 112, CARAT_INVALID_ARGUMENT, "op_b is 112, which is no carat_op"},
         {FIELD(type_a), 0, CARAT_INVALID_ARGUMENT, "type_a is 0, which is no carat_type"},
-        {FIELD(type_a), 7, CARAT_INVALID_ARGUMENT, "type_a is 7, which is no carat_type"},
+        {FIELD(type_a), 9, CARAT_INVALID_ARGUMENT, "type_a is 9, which is no carat_type"},
+        {FIELD(type_b), 0, CARAT_INVALID_ARGUMENT, "type_b is 0, which is no carat_type"},
+        {FIELD(type_b), -3, CARAT_INVALID_ARGUMENT, "type_b is -3, which is no carat_type"},
         {FIELD(type_cd), 99, CARAT_INVALID_ARGUMENT, "type_cd is 99, which is no carat_type"},
-        {FIELD(accuracy), 2, CARAT_INVALID_ARGUMENT, "accuracy is 2, which is no carat_accuracy"},
+        {FIELD(accuracy), 3, CARAT_INVALID_ARGUMENT, "accuracy is 3, which is no carat_accuracy"},
+        {FIELD(bias), 3, CARAT_INVALID_ARGUMENT, "bias is 3, which is no carat_bias"},
+        {FIELD(bias), -1, CARAT_INVALID_ARGUMENT, "bias is -1, which is no carat_bias"},
+        {FIELD(activation), 5, CARAT_INVALID_ARGUMENT, "activation is 5, which is no carat_activation"},
+        {FIELD(activation), -1, CARAT_INVALID_ARGUMENT, "activation is -1, which is no carat_activation"},
         {FIELD(type_cd), CARAT_F64, CARAT_UNSUPPORTED,
          "type_cd is f64, but A and B of f32 give C and D of f32"},
-        {FIELD(type_a), CARAT_S8, CARAT_UNSUPPORTED, "type_cd is f32, but A and B of s8 give C and D of s32"},
+        {FIELD(type_a), CARAT_S8, CARAT_UNSUPPORTED, "type_a is s8, but type_b is f32: only e4m3 and e5m2"},
         {FIELD(m), -1, CARAT_INVALID_ARGUMENT, "m is -1"},
         {FIELD(n), -7, CARAT_INVALID_ARGUMENT, "n is -7"},
         {FIELD(k), INT64_MIN, CARAT_INVALID_ARGUMENT, "k is -9223372036854775808"},
@@ -93,6 +120,7 @@ static void every_wrong_field_is_named(void **state)
         {FIELD(stride_b), -1, CARAT_INVALID_ARGUMENT, "stride_b is -1"},
         {FIELD(stride_c), -1, CARAT_INVALID_ARGUMENT, "stride_c is -1"},
         {FIELD(stride_d), -1, CARAT_INVALID_ARGUMENT, "stride_d is -1"},
+        {FIELD(stride_bias), -1, CARAT_INVALID_ARGUMENT, "stride_bias is -1"},
         {FIELD(lda), 127, CARAT_INVALID_ARGUMENT, "lda is 127, but A has 128 rows stored column by column"},
         {FIELD(ldb), 31, CARAT_INVALID_ARGUMENT, "ldb is 31, but B has 32 rows stored column by column"},
         {FIELD(ldc), 100, CARAT_INVALID_ARGUMENT, "ldc is 100, but C has 128 rows stored column by column"},
@@ -108,6 +136,135 @@ static void every_wrong_field_is_named(void **state)
     }
     struct problem checked;
     assert_refused(problem_check(NULL, &checked), CARAT_INVALID_ARGUMENT, "problem is NULL");
+}
+
+/* Whether A and B of these types give C and D of that one, by the table in carat.h. */
+static bool go_together(carat_type a, carat_type b, carat_type cd)
+{
+    bool float8_a = a == CARAT_E4M3 || a == CARAT_E5M2;
+    bool float8_b = b == CARAT_E4M3 || b == CARAT_E5M2;
+    if (float8_a && float8_b) {
+        return cd == CARAT_BF16 || cd == CARAT_F16 || cd == CARAT_F32 || cd == CARAT_E4M3;
+    }
+    if (a != b) {
+        return false;
+    }
+    if (a == CARAT_S8) {
+        return cd == CARAT_S32 || cd == CARAT_F32 || cd == CARAT_S8;
+    }
+    return cd == a || (cd == CARAT_F32 && (a == CARAT_F16 || a == CARAT_BF16));
+}
+
+/* Every three types, and what a problem of them is. */
+static void types_go_together_as_documented(void **state)
+{
+    (void)state;
+    int accepted = 0;
+    for (int i = 0; i < 8 * 8 * 8; i++) {
+        carat_gemm_problem p = carat_gemm_describe((carat_type)(i % 8 + 1), 4, 4, 4);
+        p.type_b = (carat_type)(i / 8 % 8 + 1);
+        p.type_cd = (carat_type)(i / 64 + 1);
+        struct problem checked;
+        bool wanted = go_together(p.type_a, p.type_b, p.type_cd);
+        assert_int_equal(problem_check(&p, &checked), wanted ? CARAT_OK : CARAT_UNSUPPORTED);
+        if (!wanted) {
+            assert_non_null(strstr(carat_last_message(), carat_type_name(p.type_a)));
+            continue;
+        }
+        accepted++;
+        bool float8 = p.type_a >= CARAT_E4M3;
+        bool s8 = p.type_a == CARAT_S8;
+        assert_int_equal(problem_scalar_type(&checked), carat_scalar_type(p.type_cd));
+        assert_int_equal(problem_sum_type(&checked), s8 ? CARAT_S32 : carat_scalar_type(p.type_cd));
+        assert_int_equal(problem_takes_scales(&checked), float8 || (s8 && p.type_cd != CARAT_S32));
+        assert_int_equal(problem_is_plain(&checked),
+                         !float8 && p.type_cd == carat_gemm_describe(p.type_a, 1, 1, 1).type_cd);
+        checked.activation = CARAT_ACTIVATION_RELU;
+        assert_false(problem_is_plain(&checked));
+        checked.activation = CARAT_ACTIVATION_NONE;
+        checked.bias = true;
+        assert_false(problem_is_plain(&checked));
+    }
+    /* f32, f64 and s32; f16 and bf16; s8; the mixes of 8-bit floats. */
+    assert_int_equal(accepted, 3 * 1 + 2 * 2 + 1 * 3 + 4 * 4);
+}
+
+static void the_messages_name_the_types_that_go(void **state)
+{
+    (void)state;
+    struct problem checked;
+    static const struct {
+        carat_type a;
+        const char *words;
+    } rows[] = {
+        {CARAT_F16, "type_cd is f64, but A and B of f16 give C and D of f16 or f32"},
+        {CARAT_BF16, "type_cd is f64, but A and B of bf16 give C and D of bf16 or f32"},
+        {CARAT_S32, "type_cd is f64, but A and B of s32 give C and D of s32"},
+        {CARAT_S8, "type_cd is f64, but A and B of s8 give C and D of s32, f32 or s8"},
+        {CARAT_E4M3, "type_cd is f64, but A and B of e4m3 give C and D of bf16, f16, f32 or e4m3"},
+        {CARAT_E5M2, "type_cd is f64, but A and B of e5m2 give C and D of bf16, f16, f32 or e4m3"},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        carat_gemm_problem p = carat_gemm_describe(rows[i].a, 2, 2, 2);
+        p.type_cd = CARAT_F64;
+        assert_refused(problem_check(&p, &checked), CARAT_UNSUPPORTED, rows[i].words);
+    }
+}
+
+/* A bias of the scalar type, or a half where that is f32; and its type is looked at only where there is one. */
+static void types_of_bias_and_activations_are_checked(void **state)
+{
+    (void)state;
+    struct problem checked;
+    static const carat_type results[][2] = {
+        {CARAT_F32, CARAT_F32}, {CARAT_F64, CARAT_F64}, {CARAT_F16, CARAT_F16}, {CARAT_BF16, CARAT_F32},
+        {CARAT_S32, CARAT_S32}, {CARAT_S8, CARAT_S32},  {CARAT_S8, CARAT_S8},   {CARAT_E5M2, CARAT_E4M3},
+    };
+    for (int i = 0; i < 8; i++) {
+        carat_type scalar = carat_scalar_type(results[i][1]);
+        carat_gemm_problem described = carat_gemm_describe(results[i][0], 2, 2, 2);
+        described.type_cd = results[i][1];
+        for (int bias = 1; bias <= 8; bias++) {
+            carat_gemm_problem p = described;
+            p.bias = CARAT_BIAS_PER_ROW;
+            p.type_bias = (carat_type)bias;
+            bool half = bias == CARAT_F16 || bias == CARAT_BF16;
+            bool wanted = bias == (int)scalar || (half && scalar == CARAT_F32);
+            assert_int_equal(problem_check(&p, &checked), wanted ? CARAT_OK : CARAT_UNSUPPORTED);
+            if (!wanted) {
+                assert_non_null(strstr(carat_last_message(), "problem->type_bias is "));
+                assert_non_null(strstr(carat_last_message(), carat_type_name(p.type_cd)));
+            }
+        }
+        for (int activation = 0; activation <= 4; activation++) {
+            carat_gemm_problem p = described;
+            p.activation = (carat_activation)activation;
+            bool wanted = scalar != CARAT_S32 || activation <= CARAT_ACTIVATION_RELU;
+            assert_int_equal(problem_check(&p, &checked), wanted ? CARAT_OK : CARAT_UNSUPPORTED);
+        }
+    }
+    carat_gemm_problem p = carat_gemm_describe(CARAT_F32, 2, 2, 2);
+    p.bias = CARAT_BIAS_PER_COLUMN;
+    p.type_bias = CARAT_F64;
+    assert_refused(problem_check(&p, &checked), CARAT_UNSUPPORTED,
+                   "type_bias is f64, but D of f32 takes a bias of f32, f16 or bf16");
+    p.type_bias = (carat_type)99;
+    assert_refused(problem_check(&p, &checked), CARAT_INVALID_ARGUMENT,
+                   "type_bias is 99, which is no carat_type");
+    p.bias = CARAT_BIAS_NONE;
+    p.stride_bias = 77;
+    assert_int_equal(problem_check(&p, &checked), CARAT_OK);
+    assert_int_equal(checked.type_bias, CARAT_F32);
+    assert_int_equal(checked.stride_bias, 0);
+    p = carat_gemm_describe(CARAT_S8, 2, 2, 2);
+    p.activation = CARAT_ACTIVATION_SILU;
+    assert_refused(problem_check(&p, &checked), CARAT_UNSUPPORTED,
+                   "activation is 4, but sums of s32 know only ReLU, 1");
+    p = carat_gemm_describe(CARAT_S8, 2, 2, 2);
+    p.bias = CARAT_BIAS_PER_ROW;
+    p.type_bias = CARAT_F16;
+    assert_refused(problem_check(&p, &checked), CARAT_UNSUPPORTED,
+                   "type_bias is f16, but D of s32 takes a bias of s32");
 }
 
 /* Row-major: the messages speak of the caller's A and B, whatever the canonical form makes of them. */
@@ -160,6 +317,19 @@ static void sizes_that_int64_cannot_count_are_refused(void **state)
     p.batch = 3;
     p.stride_b = INT64_MAX / 2;
     assert_refused(problem_check(&p, &checked), CARAT_INVALID_ARGUMENT, "B is too large");
+    p = carat_gemm_describe(CARAT_F32, 4, 4, 4);
+    p.batch = 3;
+    p.stride_d = 16;
+    p.stride_bias = INT64_MAX / 2;
+    assert_int_equal(problem_check(&p, &checked), CARAT_OK); /* no bias */
+    p.bias = CARAT_BIAS_PER_ROW;
+    assert_refused(problem_check(&p, &checked), CARAT_INVALID_ARGUMENT,
+                   "the bias is too large for 63 bits of bytes: 4 numbers, batch 3, stride_bias "
+                   "4611686018427387903");
+    p.stride_bias = (INT64_MAX / 4 - 4) / 2; /* the longest */
+    assert_int_equal(problem_check(&p, &checked), CARAT_OK);
+    p.stride_bias++;
+    assert_refused(problem_check(&p, &checked), CARAT_INVALID_ARGUMENT, "the bias is too large");
     /* An empty matrix has no bytes, however long it would be. */
     p = carat_gemm_describe(CARAT_F32, 0, INT64_MAX, INT64_MAX);
     p.ldb = INT64_MAX;
@@ -185,6 +355,10 @@ static carat_gemm_problem description_of(const struct problem *p)
     q.stride_b = p->stride_b;
     q.stride_c = p->stride_c;
     q.stride_d = p->stride_d;
+    q.bias = !p->bias ? CARAT_BIAS_NONE : (p->bias_along_n ? CARAT_BIAS_PER_COLUMN : CARAT_BIAS_PER_ROW);
+    q.type_bias = p->type_bias;
+    q.stride_bias = p->stride_bias;
+    q.activation = p->activation;
     return q;
 }
 
@@ -218,23 +392,55 @@ static void canonical_form_computes_the_same(void **state)
         p.stride_b = random_between(&random, 0, 200);
         p.stride_c = random_between(&random, 0, 200);
         p.stride_d = random_between(&random, 110, 200);
+        p.bias = (carat_bias)random_between(&random, 0, 2);
+        p.stride_bias = random_between(&random, 0, 9);
+        p.activation = random_one_in(&random, 2) ? CARAT_ACTIVATION_RELU : CARAT_ACTIVATION_NONE;
         struct problem checked;
         assert_int_equal(problem_check(&p, &checked), CARAT_OK);
         assert_int_equal(checked.swapped, p.order == CARAT_ROW_MAJOR);
         carat_gemm_problem q = description_of(&checked);
         struct operands operands;
         int32_t d[1000];
-        assert_int_equal(problem_operands(&checked, &one, a, b, &one, c, d, &no_run, &operands), CARAT_OK);
+        carat_run run = {.bias = p.bias != CARAT_BIAS_NONE ? c + 2000 : NULL};
+        assert_int_equal(problem_operands(&checked, &one, a, b, &one, c, d, &run, &operands), CARAT_OK);
+        assert_ptr_equal(operands.bias, run.bias);
         int64_t row = random_between(&random, 0, p.m - 1);
         int64_t column = random_between(&random, 0, p.n - 1);
-        struct expected x = reference_gemm(&p, &one, a, b, &one, c, NULL, 1, row, column);
+        struct expected x = reference_gemm(&p, &one, a, b, &one, c, &run, 1, row, column);
         int64_t row_of_q = checked.swapped ? column : row;
         int64_t column_of_q = checked.swapped ? row : column;
-        struct expected y = reference_gemm(&q, &one, operands.a, operands.b, &one, operands.c, NULL, 1,
+        struct expected y = reference_gemm(&q, &one, operands.a, operands.b, &one, operands.c, &run, 1,
                                            row_of_q, column_of_q);
         assert_true(x.value == y.value);
         assert_int_equal(element_index(p.order, row, column, p.ldd) + p.stride_d,
                          element_index(CARAT_COLUMN_MAJOR, row_of_q, column_of_q, q.ldd) + q.stride_d);
+    }
+}
+
+/* Row-major: types and scales change places with the matrices they belong to. */
+static void types_and_scales_go_with_their_matrices(void **state)
+{
+    (void)state;
+    uint8_t a[4] = {0};
+    uint8_t b[4] = {0};
+    uint16_t d[4];
+    float scalars[5] = {1, 1, 2, 3, 4};
+    carat_run run = {.scale_a = &scalars[2], .scale_b = &scalars[3], .scale_d = &scalars[4]};
+    for (int row_major = 0; row_major < 2; row_major++) {
+        carat_gemm_problem p = carat_gemm_describe(CARAT_E4M3, 2, 2, 2);
+        p.type_b = CARAT_E5M2;
+        p.order = row_major ? CARAT_ROW_MAJOR : CARAT_COLUMN_MAJOR;
+        struct problem checked;
+        struct operands operands;
+        assert_int_equal(problem_check(&p, &checked), CARAT_OK);
+        assert_int_equal(checked.type_a, row_major ? CARAT_E5M2 : CARAT_E4M3);
+        assert_int_equal(checked.type_b, row_major ? CARAT_E4M3 : CARAT_E5M2);
+        assert_int_equal(problem_operands(&checked, &scalars[0], a, b, &scalars[1], NULL, d, &run, &operands),
+                         CARAT_OK);
+        assert_ptr_equal(operands.a, row_major ? b : a);
+        assert_ptr_equal(operands.scale_a, row_major ? &scalars[3] : &scalars[2]);
+        assert_ptr_equal(operands.scale_b, row_major ? &scalars[2] : &scalars[3]);
+        assert_ptr_equal(operands.scale_d, &scalars[4]);
     }
 }
 
@@ -375,11 +581,11 @@ static void wrong_pointers_are_named(void **state)
         assert_refused(problem_operands(&checked, &one, a, b, NULL, c, d, &no_run, &operands),
                        CARAT_INVALID_ARGUMENT, "beta is NULL");
         assert_refused(problem_operands(&checked, &one, NULL, b, &one, c, d, &no_run, &operands),
-                       CARAT_INVALID_ARGUMENT, "a is NULL");
+                       CARAT_INVALID_ARGUMENT, "a is NULL, but has 4 x 6 elements");
         assert_refused(problem_operands(&checked, &one, a, NULL, &one, c, d, &no_run, &operands),
-                       CARAT_INVALID_ARGUMENT, "b is NULL");
+                       CARAT_INVALID_ARGUMENT, "b is NULL, but has 6 x 5 elements");
         assert_refused(problem_operands(&checked, &one, a, b, &one, c, NULL, &no_run, &operands),
-                       CARAT_INVALID_ARGUMENT, "d is NULL");
+                       CARAT_INVALID_ARGUMENT, "d is NULL, but has 4 x 5 elements");
         assert_refused(problem_operands(&checked, &one, d, b, &one, c, d, &no_run, &operands),
                        CARAT_INVALID_ARGUMENT, "overlaps a at");
         assert_refused(problem_operands(&checked, &one, a, d + 19, &one, c, d, &no_run, &operands),
@@ -401,6 +607,156 @@ static void wrong_pointers_are_named(void **state)
         assert_int_equal(problem_check(&p, &checked), CARAT_OK);
         assert_refused(problem_operands(&checked, &one, a, b, &one, d, d, &no_run, &operands),
                        CARAT_INVALID_ARGUMENT, "stride_c is 21 and stride_d is 20");
+    }
+}
+
+/* Numbers are read whole, and not while D is written over them. */
+static void scattered_and_written_inputs_are_refused(void **state)
+{
+    (void)state;
+    float numbers[64];
+    float d[64];
+    char *odd = (char *)numbers + 2;
+    carat_gemm_problem p = carat_gemm_describe(CARAT_F32, 4, 5, 6);
+    struct problem checked;
+    struct operands operands;
+    assert_int_equal(problem_check(&p, &checked), CARAT_OK);
+    static const char *const names[] = {"alpha", "a", "b", "beta", "c", "d"};
+    for (int wrong = 0; wrong < 6; wrong++) {
+        void *at[6];
+        for (int i = 0; i < 6; i++) {
+            at[i] = i == wrong ? (void *)odd : (i == 5 ? (void *)d : (void *)numbers);
+        }
+        char words[100];
+        snprintf(words, sizeof(words), "%s at %p is not at a multiple of 4 bytes, the size of f32",
+                 names[wrong], (void *)odd);
+        assert_refused(
+            problem_operands(&checked, at[0], at[1], at[2], at[3], at[4], at[5], &no_run, &operands),
+            CARAT_INVALID_ARGUMENT, words);
+    }
+    assert_refused(problem_operands(&checked, d + 19, numbers, numbers, numbers, NULL, d, &no_run, &operands),
+                   CARAT_INVALID_ARGUMENT, "overlaps alpha at");
+    assert_refused(problem_operands(&checked, numbers, numbers, numbers, d, NULL, d, &no_run, &operands),
+                   CARAT_INVALID_ARGUMENT, "overlaps beta at");
+    assert_int_equal(
+        problem_operands(&checked, d + 20, numbers, numbers, d + 21, NULL, d, &no_run, &operands), CARAT_OK);
+}
+
+/* One of every layout: column-major and row-major, a number a row and a number a column. */
+static carat_gemm_problem with_bias(int form)
+{
+    carat_gemm_problem p = carat_gemm_describe(CARAT_F32, 4, 5, 6);
+    p.order = form / 2 ? CARAT_ROW_MAJOR : CARAT_COLUMN_MAJOR;
+    p.bias = form % 2 ? CARAT_BIAS_PER_COLUMN : CARAT_BIAS_PER_ROW;
+    return p;
+}
+
+/* problem_operands() for a bias at that address, and D. */
+static carat_status operands_with_bias(const carat_gemm_problem *p, const void *bias, float *d)
+{
+    static const float numbers[64];
+    struct problem checked;
+    struct operands operands;
+    assert_int_equal(problem_check(p, &checked), CARAT_OK);
+    return problem_operands(&checked, numbers, numbers, numbers, numbers, NULL, d, &(carat_run){.bias = bias},
+                            &operands);
+}
+
+static void a_wrong_bias_is_named(void **state)
+{
+    (void)state;
+    float numbers[64] = {0};
+    float d[200];
+    for (int form = 0; form < 4; form++) {
+        int64_t length = form % 2 ? 5 : 4;
+        carat_gemm_problem p = with_bias(form);
+        assert_refused(operands_with_bias(&p, NULL, d), CARAT_INVALID_ARGUMENT,
+                       form % 2 ? "run->bias is NULL, but the problem has a bias of 5 numbers"
+                                : "run->bias is NULL, but the problem has a bias of 4 numbers");
+        assert_refused(operands_with_bias(&p, (char *)numbers + 1, d), CARAT_INVALID_ARGUMENT,
+                       "is not at a multiple of 4 bytes, the size of f32");
+        /* It may begin where D ends, and end where D begins. */
+        assert_int_equal(operands_with_bias(&p, d + 20, d), CARAT_OK);
+        assert_refused(operands_with_bias(&p, d + 19, d), CARAT_INVALID_ARGUMENT, "overlaps run->bias at");
+        assert_int_equal(operands_with_bias(&p, d + 8 - length, d + 8), CARAT_OK);
+        assert_refused(operands_with_bias(&p, d + 9 - length, d + 8), CARAT_INVALID_ARGUMENT,
+                       "overlaps run->bias at");
+
+        /* Of a batch the last problem's counts too; D of 2 x 20 lies between the two biases, or does not. */
+        p.batch = 2;
+        p.stride_d = 20;
+        p.stride_bias = 50;
+        assert_int_equal(operands_with_bias(&p, d, d + 10), CARAT_OK);
+        assert_refused(operands_with_bias(&p, d, d + 11), CARAT_INVALID_ARGUMENT, "overlaps run->bias at");
+        struct problem checked;
+        assert_int_equal(problem_check(&p, &checked), CARAT_OK);
+        struct extent extent = problem_extent_bias(&checked);
+        assert_int_equal(extent_bytes(&extent), (size_t)(50 + length) * sizeof(float));
+
+        /* Halves lie at multiples of 2. */
+        p.type_bias = CARAT_BF16;
+        assert_int_equal(operands_with_bias(&p, (char *)numbers + 2, d), CARAT_OK);
+
+        /* An empty D takes none; one that is not asked for is a mistake. */
+        p = with_bias(form);
+        p.m = 0;
+        assert_int_equal(operands_with_bias(&p, NULL, NULL), CARAT_OK);
+        p = with_bias(form);
+        p.bias = CARAT_BIAS_NONE;
+        assert_refused(operands_with_bias(&p, numbers, d), CARAT_INVALID_ARGUMENT,
+                       "run->bias is given, but problem->bias is CARAT_BIAS_NONE");
+    }
+}
+
+static void wrong_scales_are_named(void **state)
+{
+    (void)state;
+    float one = 1;
+    double numbers[64] = {0};
+    double d[64];
+    static const carat_type refusing[][2] = {
+        {CARAT_F32, CARAT_F32},  {CARAT_F64, CARAT_F64}, {CARAT_F16, CARAT_F32},
+        {CARAT_BF16, CARAT_F32}, {CARAT_S32, CARAT_S32}, {CARAT_S8, CARAT_S32},
+    };
+    const void *odd = (char *)d + 241;
+    const void *last = (char *)d + 19 * sizeof(float);
+    const carat_run given[] = {{.scale_a = &one}, {.scale_b = &one}, {.scale_d = &one}};
+    const carat_run scattered[] = {{.scale_a = odd}, {.scale_b = odd}, {.scale_d = odd}};
+    const carat_run written[] = {{.scale_a = last}, {.scale_b = last}, {.scale_d = last}};
+    static const char *const names[] = {"run->scale_a", "run->scale_b", "run->scale_d"};
+    struct problem checked;
+    struct operands operands;
+    char words[100];
+    for (int scale = 0; scale < 3; scale++) {
+        for (int i = 0; i < 6; i++) {
+            carat_gemm_problem p = carat_gemm_describe(refusing[i][0], 4, 5, 6);
+            p.type_cd = refusing[i][1];
+            p.order = i % 2 ? CARAT_ROW_MAJOR : CARAT_COLUMN_MAJOR;
+            assert_int_equal(problem_check(&p, &checked), CARAT_OK);
+            snprintf(words, sizeof(words), "%s is given, but products of %s with D of %s take no scales",
+                     names[scale], carat_type_name(p.type_a), carat_type_name(p.type_cd));
+            assert_refused(problem_operands(&checked, numbers, numbers, numbers, numbers, NULL, d,
+                                            &given[scale], &operands),
+                           CARAT_INVALID_ARGUMENT, words);
+        }
+        /* Where they are taken: aligned, apart from D, named by the caller's matrix in either order. */
+        for (int row_major = 0; row_major < 2; row_major++) {
+            carat_gemm_problem p = carat_gemm_describe(CARAT_S8, 4, 5, 6);
+            p.type_cd = CARAT_F32;
+            p.order = row_major ? CARAT_ROW_MAJOR : CARAT_COLUMN_MAJOR;
+            assert_int_equal(problem_check(&p, &checked), CARAT_OK);
+            snprintf(words, sizeof(words), "%s at %p is not at a multiple of 4", names[scale], odd);
+            assert_refused(problem_operands(&checked, &one, numbers, numbers, &one, NULL, d,
+                                            &scattered[scale], &operands),
+                           CARAT_INVALID_ARGUMENT, words);
+            snprintf(words, sizeof(words), "overlaps %s at", names[scale]);
+            assert_refused(
+                problem_operands(&checked, &one, numbers, numbers, &one, NULL, d, &written[scale], &operands),
+                CARAT_INVALID_ARGUMENT, words);
+            assert_int_equal(
+                problem_operands(&checked, &one, numbers, numbers, &one, NULL, d, &given[scale], &operands),
+                CARAT_OK);
+        }
     }
 }
 
@@ -429,13 +785,20 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(description_fills_every_field),
         cmocka_unit_test(every_wrong_field_is_named),
+        cmocka_unit_test(types_go_together_as_documented),
+        cmocka_unit_test(the_messages_name_the_types_that_go),
+        cmocka_unit_test(types_of_bias_and_activations_are_checked),
         cmocka_unit_test(row_major_messages_name_the_callers_arguments),
         cmocka_unit_test(sizes_that_int64_cannot_count_are_refused),
         cmocka_unit_test(canonical_form_computes_the_same),
+        cmocka_unit_test(types_and_scales_go_with_their_matrices),
         cmocka_unit_test(packed_and_single_problems_have_one_form),
         cmocka_unit_test(overlap_is_of_elements_not_of_ranges),
         cmocka_unit_test(problems_of_a_batch_must_not_share_d),
         cmocka_unit_test(wrong_pointers_are_named),
+        cmocka_unit_test(scattered_and_written_inputs_are_refused),
+        cmocka_unit_test(a_wrong_bias_is_named),
+        cmocka_unit_test(wrong_scales_are_named),
         cmocka_unit_test(blocks_of_one_matrix_are_apart),
     };
     return cmocka_run_group_tests_name("problem", tests, NULL, NULL);
