@@ -300,12 +300,12 @@ class Script(Case):
         os.chmod(path, os.stat(path).st_mode | stat.S_IXUSR)
 
     def test_without_a_device(self):
-        self.assertIn("skipped: 9 steps", self.run_script(device=False))
+        self.assertIn("skipped: 14 steps", self.run_script(device=False))
         self.assertIn("skipped: 2 steps", self.run_script("--only", "check,bench", device=False))
 
     def test_steps_run_and_are_counted(self):
         self.put_check("echo checked")
-        text = self.run_script("--only", "check,ladder", "--sizes", "16", "--out", self.folder)
+        text = self.run_script("--only", "check,ladder", "--types", "f32,f64", "--sizes", "16", "--out", self.folder)
         self.assertIn("checked", text)
         self.assertIn("3 ran, 0 failed (), 2 skipped", text)  # gpu_gemm and gpu_elementwise are not there
         self.assertEqual(json.loads(self.read("ladder_f32.json"))["dtype"], "f32")
@@ -325,6 +325,8 @@ class Script(Case):
     def test_wrong_usage(self):
         self.run_script("--only", "nothing", code=2)
         self.run_script("--nonsense", code=2)
+        self.run_script("--shapes", "nothing", code=2)
+        self.run_script("--minutes", "few", code=2)
         os.remove(os.path.join(self.build, "cli/carat"))
         self.run_script(code=2)
 
