@@ -1,6 +1,6 @@
 /*
  * test_elementwise.c - scale_add and transpose over random shapes, layouts and places of memory, to the
- * last bit; and the conversions of f16 and bf16 that the CPU device and the reference rest on.
+ * last bit; and the conversions of the small floats that the CPU device and the reference rest on.
  *
  * test_elementwise_cuda.c runs the same on the CUDA device.
  */
@@ -10,11 +10,14 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <float.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "cpu/activation.h"
+#include "cpu/float8.h"
 #include "cpu/half.h"
 #include "guarded.h"
 #include "reference.h"
@@ -25,7 +28,8 @@
 #define MOST_ELEMENTS 30000
 #endif
 
-static const carat_type types[] = {CARAT_F32, CARAT_F64, CARAT_F16, CARAT_BF16, CARAT_S32, CARAT_S8};
+static const carat_type types[] = {CARAT_F32, CARAT_F64, CARAT_F16,  CARAT_BF16,
+                                   CARAT_S32, CARAT_S8,  CARAT_E4M3, CARAT_E5M2};
 
 static carat_context *context;
 
@@ -337,14 +341,136 @@ static void halves_round_to_nearest_even(void **state)
     }
 }
 
+/* ---- 8-bit floats ---- */
+
+/* One of the formats, by its definition. */
+struct float8 {
+    float (*to_f32)(uint8_t x);
+    uint8_t (*from_f32)(float x);
+    int fraction_bits;
+    int bias;
+    uint8_t largest; /* the bits of the largest number */
+    uint8_t beyond;  /* what is larger than that becomes */
+};
+
+static const struct float8 float8s[] = {
+    {f32_from_e4m3, e4m3_from_f32, 3, 7, 0x7e, 0x7e},  /* up to 448, where it saturates */
+    {f32_from_e5m2, e5m2_from_f32, 2, 15, 0x7b, 0x7c}, /* up to 57344, and infinity */
+};
+
+static double float8_value(const struct float8 *format, int x)
+{
+    int exponent = x >> format->fraction_bits;
+    double fraction = ldexp(x & ((1 << format->fraction_bits) - 1), -format->fraction_bits);
+    return exponent == 0 ? ldexp(fraction, 1 - format->bias) : ldexp(1 + fraction, exponent - format->bias);
+}
+
+static void float8s_are_what_their_bits_say(void **state)
+{
+    (void)state;
+    for (int f = 0; f < 2; f++) {
+        const struct float8 *format = &float8s[f];
+        for (int x = 0; x < 256; x++) {
+            float got = format->to_f32((uint8_t)x);
+            int magnitude = x & 0x7f;
+            if (magnitude <= format->largest) {
+                double value = float8_value(format, magnitude);
+                assert_true(got == (float)(x & 0x80 ? -value : value));
+                assert_int_equal(!signbit(got), !(x & 0x80));
+                assert_int_equal(format->from_f32(got), x);
+            } else if (magnitude == 0x7c && f == 1) {
+                assert_true(isinf(got) && !signbit(got) == !(x & 0x80));
+                assert_int_equal(format->from_f32(got), x);
+            } else {
+                assert_true(isnan(got));
+                assert_int_equal(format->from_f32(got) & 0x7f, 0x7f);
+            }
+        }
+    }
+    assert_true(f32_from_e4m3(0x7e) == 448 && f32_from_e5m2(0x7b) == 57344);
+    assert_int_equal(e4m3_from_f32(NAN), 0x7f);
+    assert_int_equal(e4m3_from_f32(-NAN), 0x7f);
+    assert_true(isnan(f32_from_e5m2(e5m2_from_f32(NAN))));
+}
+
+/* To nearest, and to even in the middle, of all neighbours and of what lies beyond the largest. */
+static void float8s_round_to_nearest_even(void **state)
+{
+    (void)state;
+    for (int f = 0; f < 2; f++) {
+        const struct float8 *format = &float8s[f];
+        for (int x = 0; x < format->largest; x++) {
+            double middle = (float8_value(format, x) + float8_value(format, x + 1)) / 2;
+            int even = x % 2 == 0 ? x : x + 1;
+            assert_int_equal(format->from_f32((float)middle), even);
+            assert_int_equal(format->from_f32((float)-middle), 0x80 | even);
+            assert_int_equal(format->from_f32(nextafterf((float)middle, 0)), x);
+            assert_int_equal(format->from_f32(nextafterf((float)middle, INFINITY)), x + 1);
+        }
+        /* What the next number would be, and the middle before it, where e5m2 goes to infinity. */
+        double next = float8_value(format, format->largest + 1);
+        float middle = (float)((float8_value(format, format->largest) + next) / 2);
+        assert_int_equal(format->from_f32(nextafterf(middle, 0)), format->largest);
+        const float beyond[] = {middle, (float)next, 1e30f, FLT_MAX, INFINITY};
+        for (int i = 0; i < 5; i++) {
+            assert_int_equal(format->from_f32(beyond[i]), format->beyond);
+            assert_int_equal(format->from_f32(-beyond[i]), 0x80 | format->beyond);
+        }
+        assert_int_equal(format->from_f32(0x1p-149f), 0);
+        assert_int_equal(format->from_f32(-0x1p-149f), 0x80);
+    }
+}
+
+/* ---- Activations ---- */
+
+/* Close to their definitions all over, in both precisions, and exact where nothing is left to round. */
+static void activations_are_what_they_are_called(void **state)
+{
+    (void)state;
+    long double sqrt_2_over_pi = sqrtl(2 / acosl(-1));
+    for (int i = -4000; i <= 4000; i++) {
+        double x = i / 200.0;
+        long double cubic = x + 0.044715L * x * x * x;
+        const long double wanted[] = {
+            x,
+            x > 0 ? x : 0,
+            x / 2.0L * (1 + tanhl(sqrt_2_over_pi * cubic)),
+            x / 2.0L * (1 + erfl(x / sqrtl(2))),
+            x / (1 + expl(-(long double)x)),
+        };
+        for (int a = 0; a <= 4; a++) {
+            long double size = fabsl((long double)x);
+            assert_true(fabsl(activate_f64((carat_activation)a, x) - wanted[a]) <= 0x1p-51L * size);
+            float as_float = (float)x;
+            long double slope = 1.13L * fabsl((long double)as_float - x);
+            assert_true(fabsl(activate_f32((carat_activation)a, as_float) - wanted[a]) <=
+                        slope + 0x1p-22L * size);
+        }
+    }
+    for (int a = 1; a <= 4; a++) {
+        carat_activation activation = (carat_activation)a;
+        assert_true(isnan(activate_f32(activation, NAN)) && isnan(activate_f64(activation, NAN)));
+        assert_true(activate_f32(activation, INFINITY) == INFINITY);
+        assert_true(activate_f64(activation, INFINITY) == INFINITY);
+        assert_true(activate_f32(activation, 1e30f) == 1e30f && activate_f64(activation, 1e300) == 1e300);
+        assert_true(activate_f32(activation, -1e30f) == 0 && activate_f64(activation, -1e300) == 0);
+        assert_true(activate_f32(activation, 0) == 0);
+        bool relu = activation == CARAT_ACTIVATION_RELU;
+        assert_true(relu ? activate_f32(activation, -INFINITY) == 0
+                         : isnan(activate_f32(activation, -INFINITY)));
+        assert_true(relu ? activate_f64(activation, -INFINITY) == 0
+                         : isnan(activate_f64(activation, -INFINITY)));
+    }
+}
+
 int main(void)
 {
-    struct CMUnitTest tests[20];
+    struct CMUnitTest tests[24];
     char names[12][64];
     int count = 0;
-    for (int t = 0; t < 6; t++) {
+    for (int t = 0; t < 8; t++) {
         void *type = (void *)(uintptr_t)&types[t];
-        if (types[t] != CARAT_S32 && types[t] != CARAT_S8) {
+        if (types[t] <= CARAT_BF16) {
             snprintf(names[count], sizeof(names[count]), "random_scale_adds_%s", carat_type_name(types[t]));
             tests[count] = (struct CMUnitTest){names[count], random_scale_adds, NULL, NULL, type};
             count++;
@@ -355,5 +481,8 @@ int main(void)
     }
     tests[count++] = (struct CMUnitTest)cmocka_unit_test(halves_survive_f32);
     tests[count++] = (struct CMUnitTest)cmocka_unit_test(halves_round_to_nearest_even);
+    tests[count++] = (struct CMUnitTest)cmocka_unit_test(float8s_are_what_their_bits_say);
+    tests[count++] = (struct CMUnitTest)cmocka_unit_test(float8s_round_to_nearest_even);
+    tests[count++] = (struct CMUnitTest)cmocka_unit_test(activations_are_what_they_are_called);
     return _cmocka_run_group_tests("elementwise", tests, (size_t)count, set_up, tear_down);
 }
