@@ -67,10 +67,11 @@ struct thread {
     int64_t group; /* of the copies that are issued now */
 };
 
-/* One lane's part of a warp's matrix product. */
-struct mma_fragment {
-    double a[8];
-    double b[4];
+/* What a lane brings to an instruction of its warp: its part of a product's factors, or a row to load. */
+struct fragment {
+    double a[16];
+    double b[8];
+    const unsigned char *row;
 };
 
 static struct {
@@ -86,7 +87,7 @@ static struct {
     void *scheduler_fake_stack;
     const void *scheduler_stack;
     size_t scheduler_stack_bytes;
-    struct mma_fragment fragments[MOST_THREADS];
+    struct fragment fragments[MOST_THREADS];
 } run;
 
 static struct thread threads[MOST_THREADS];
@@ -585,7 +586,7 @@ static void mma_f64(int line, double d[4], const double *a, const double *b, int
 {
     int current = run.current;
     int lane = current % WARP;
-    const struct mma_fragment *warp = &run.fragments[current - lane];
+    const struct fragment *warp = &run.fragments[current - lane];
     memcpy(run.fragments[current].a, a, (size_t)depth / 2 * sizeof *a);
     memcpy(run.fragments[current].b, b, (size_t)depth / 4 * sizeof *b);
     if (run.count % WARP) {
@@ -614,4 +615,150 @@ void cuda_mma_f64_16x8x16(int line, double d[4], const double a[8], const double
 void cuda_mma_f64_16x8x8(int line, double d[4], const double a[4], const double b[2])
 {
     mma_f64(line, d, a, b, 8);
+}
+
+/* The bits below the tenth of the fraction are rounded away, to nearest, ties away from zero. */
+uint32_t tf32_from_f32(uint32_t bits)
+{
+    if ((bits & 0x7f800000) != 0x7f800000) {
+        bits += 0x1000;
+    }
+    return bits & 0xffffe000;
+}
+
+enum factor { OF_F16, OF_BF16, OF_TF32, OF_S8 };
+
+/* The elements of a register, the lowest first. */
+static void unpack(enum factor factor, const uint32_t *words, int count, double *to)
+{
+    for (int i = 0; i < count; ++i) {
+        uint32_t word = words[i];
+        switch (factor) {
+        case OF_F16:
+            *to++ = f32_from_f16((uint16_t)word);
+            *to++ = f32_from_f16((uint16_t)(word >> 16));
+            break;
+        case OF_BF16:
+            *to++ = f32_from_bf16((uint16_t)word);
+            *to++ = f32_from_bf16((uint16_t)(word >> 16));
+            break;
+        case OF_TF32:
+            if (word & 0x1fff) {
+                fault("thread %d multiplies 0x%08x, which is no tf32", run.current, word);
+            }
+            *to++ = __uint_as_float(word);
+            break;
+        case OF_S8:
+            for (int shift = 0; shift < 32; shift += 8) {
+                *to++ = (int8_t)(word >> shift);
+            }
+            break;
+        }
+    }
+}
+
+/* The products of a 16 x 8 instruction with 32 bytes along k, `each` elements a register. */
+static void mma(int line, enum factor factor, int each, double sum[4], const uint32_t a[4],
+                const uint32_t b[2])
+{
+    int current = run.current;
+    int lane = current % WARP;
+    const struct fragment *warp = &run.fragments[current - lane];
+    unpack(factor, a, 4, run.fragments[current].a);
+    unpack(factor, b, 2, run.fragments[current].b);
+    if (run.count % WARP) {
+        fault("a matrix product in a warp of fewer than %d threads", WARP);
+    }
+    cuda_wait_for_warp(line);
+    for (int i = 0; i < 4; ++i) {
+        const struct fragment *row = &warp[lane / 4 * 4];
+        const struct fragment *column = &warp[(2 * (lane % 4) + i % 2) * 4];
+        sum[i] = 0;
+        for (int half = 0; half < 2; ++half) {
+            for (int member = 0; member < 4; ++member) {
+                for (int e = 0; e < each; ++e) {
+                    sum[i] +=
+                        row[member].a[(i / 2 + 2 * half) * each + e] * column[member].b[half * each + e];
+                }
+            }
+        }
+    }
+    cuda_wait_for_warp(line);
+}
+
+static void mma_f32(int line, enum factor factor, int each, float d[4], const uint32_t a[4],
+                    const uint32_t b[2])
+{
+    double sum[4];
+    mma(line, factor, each, sum, a, b);
+    for (int i = 0; i < 4; ++i) {
+        d[i] = (float)(d[i] + sum[i]);
+    }
+}
+
+void cuda_mma_f16_16x8x16(int line, float d[4], const uint32_t a[4], const uint32_t b[2])
+{
+    mma_f32(line, OF_F16, 2, d, a, b);
+}
+
+void cuda_mma_bf16_16x8x16(int line, float d[4], const uint32_t a[4], const uint32_t b[2])
+{
+    mma_f32(line, OF_BF16, 2, d, a, b);
+}
+
+void cuda_mma_tf32_16x8x8(int line, float d[4], const uint32_t a[4], const uint32_t b[2])
+{
+    mma_f32(line, OF_TF32, 1, d, a, b);
+}
+
+void cuda_mma_s8_16x8x32(int line, uint32_t d[4], const uint32_t a[4], const uint32_t b[2])
+{
+    double sum[4];
+    mma(line, OF_S8, 4, sum, a, b);
+    for (int i = 0; i < 4; ++i) {
+        d[i] += (uint32_t)(int32_t)sum[i];
+    }
+}
+
+/* ---- Loads of a warp ------------------------------------------------------------------------ */
+
+/* All lanes' rows are known and may be read. */
+static const struct fragment *meet_with_rows(int line, const void *row)
+{
+    int current = run.current;
+    if ((uintptr_t)row % 16) {
+        fault("thread %d loads a row of a matrix from %p, which is not aligned", current, row);
+    }
+    if (!is_shared(row, 16)) {
+        fault("thread %d loads a row of a matrix from %p, which is not shared memory", current, row);
+    }
+    if (run.count % WARP) {
+        fault("a load of matrices in a warp of fewer than %d threads", WARP);
+    }
+    run.fragments[current].row = row;
+    cuda_wait_for_warp(line);
+    return &run.fragments[current - current % WARP];
+}
+
+void cuda_ldmatrix_x4(int line, uint32_t to[4], const void *row)
+{
+    const struct fragment *warp = meet_with_rows(line, row);
+    int lane = run.current % WARP;
+    for (int q = 0; q < 4; ++q) {
+        memcpy(&to[q], warp[8 * q + lane / 4].row + lane % 4 * 4, 4);
+    }
+    cuda_wait_for_warp(line);
+}
+
+void cuda_ldmatrix_x4_trans(int line, uint32_t to[4], const void *row)
+{
+    const struct fragment *warp = meet_with_rows(line, row);
+    int lane = run.current % WARP;
+    for (int q = 0; q < 4; ++q) {
+        uint16_t two[2];
+        memcpy(&two[0], warp[8 * q + lane % 4 * 2].row + lane / 4 * 2, 2);
+        memcpy(&two[1], warp[8 * q + lane % 4 * 2 + 1].row + lane / 4 * 2, 2);
+        to[q] = two[0] | (uint32_t)two[1] << 16;
+    }
+    cuda_wait_for_warp(line);
 }

@@ -163,4 +163,21 @@ void cuda_mma_f64_16x8x16(int line, double d[4], const double a[8], const double
 #define mma_f64_16x8x8(d, a, b) cuda_mma_f64_16x8x8(__LINE__, d, a, b)
 void cuda_mma_f64_16x8x8(int line, double d[4], const double a[4], const double b[2]);
 
+/* Here the products are exact, their sum is double, and each instruction rounds once. */
+#define mma_f16_16x8x16(d, a, b) cuda_mma_f16_16x8x16(__LINE__, d, a, b)
+void cuda_mma_f16_16x8x16(int line, float d[4], const uint32_t a[4], const uint32_t b[2]);
+#define mma_bf16_16x8x16(d, a, b) cuda_mma_bf16_16x8x16(__LINE__, d, a, b)
+void cuda_mma_bf16_16x8x16(int line, float d[4], const uint32_t a[4], const uint32_t b[2]);
+#define mma_tf32_16x8x8(d, a, b) cuda_mma_tf32_16x8x8(__LINE__, d, a, b)
+void cuda_mma_tf32_16x8x8(int line, float d[4], const uint32_t a[4], const uint32_t b[2]);
+#define mma_s8_16x8x32(d, a, b) cuda_mma_s8_16x8x32(__LINE__, d, a, b)
+void cuda_mma_s8_16x8x32(int line, uint32_t d[4], const uint32_t a[4], const uint32_t b[2]);
+
+uint32_t tf32_from_f32(uint32_t bits);
+
+#define ldmatrix_x4(to, row) cuda_ldmatrix_x4(__LINE__, to, row)
+void cuda_ldmatrix_x4(int line, uint32_t to[4], const void *row);
+#define ldmatrix_x4_trans(to, row) cuda_ldmatrix_x4_trans(__LINE__, to, row)
+void cuda_ldmatrix_x4_trans(int line, uint32_t to[4], const void *row);
+
 #endif

@@ -1,0 +1,590 @@
+/*
+ * mma.cu - products on the tensor unit of every GPU from Ampere on: mma.sync, fed by cp.async and ldmatrix.
+ * f16, bf16, tf32 (f32 rounded) with f32 sums, s8 with s32 sums.
+ *
+ * One instruction takes 32 bytes along k of 16 rows and 8 columns: 16 elements of f16 and bf16, 8 of tf32, 32
+ * of s8. So all types are one kernel, which counts k in bytes. Its rows run along n and its columns along m: it is
+ * D transposed that is computed, B^T times A^T, and two sums that a lane holds side by side are neighbours in a
+ * column of D.
+ *
+ *      block 128 x 256              warp 64 x 64                  one instruction
+ *      +----+----+----+----+        +--+--+--+--+--+--+--+--+          B, 16 n    A, 8 m       D
+ *   m  | 0  | 2  | 4  | 6  |     m  |  |  |  |  |  |  |  |  |          +----+     +--+        +--+
+ *   |  +----+----+----+----+     |  +--+--+ 4 x 8 of them --+       n  |    |  *  |  |  ->  n |  |
+ *   v  | 1  | 3  | 5  | 7  |     v  |  |  |  |  |  |  |  |  |       |  +----+   k |  |        |  |
+ *      +----+----+----+----+        +--+--+--+--+--+--+--+--+       v    k ->     +--+        +--+
+ *
+ * Both factors are octets: 8 rows (or columns) by 16 bytes along k, one register a lane, where lane = 4 * group
+ * + member holds 4 bytes along k of row `group`. An operand's shared tile lies as its memory does, and how octets
+ * are read depends on that:
+ *
+ *     along k                 ldmatrix: 16 bytes of 8 rows, four octets at a time
+ *     along m or n, 16-bit    ldmatrix.trans: the same of the tile's transpose
+ *     along m or n, tf32      four neighbours of one k, 16 bytes a lane, are row `group` of four octets. So
+ *                             octet o holds the rows 32 * (o / 4) + 4 * group + o % 4 of the warp's
+ *                             tile: in another order, which only the last step has to know
+ *
+ * A tile's rows (what is contiguous in memory) are cut into chunks of 16 bytes, and the chunks of a row
+ * change places by an exclusive or with the row's number, so that the eight chunks that are read at a time lie
+ * in different banks, whichever way the tile lies, and likewise those that a copy writes.
+ *
+ * While one step of 32 bytes along k is multiplied the octets of the next are read, between the instructions,
+ * and so are the copies of the tile STAGES ahead started. What limits: a warp reads 4 KB for 32 instructions
+ * of 64 x 64, and with the copies shared memory is busy 7 cycles of 8 that the tensor unit is.
+ *
+ * Needs: sm_80. LAYOUT fixed by the build; s8 takes TN alone. A and B, their columns and strides, and k where an
+ * operand runs along it, aligned to 16 bytes. Leading dimensions up to LD_LIMIT, so that offsets within a tile
+ * fit 32 bits.
+ */
+#include "kernel.h"
+
+#include "epilogue.h"
+#include "tiles.h"
+
+#define A_ALONG_K (LAYOUT == LAYOUT_TN || LAYOUT == LAYOUT_TT) /* A's memory runs along k */
+#define B_ALONG_K (LAYOUT == LAYOUT_NN || LAYOUT == LAYOUT_TN) /* B's memory runs along k */
+
+enum {
+    SIZE = sizeof(element),
+    CHUNK = 16 / SIZE,  /* elements of a copy */
+    STEP_K = 32 / SIZE, /* k of an instruction */
+    STEPS = TILE_K / STEP_K,
+    WARPS_M = TILE_M / WARP_M,
+    ROWS = WARP_N / 16,   /* instructions along n of a warp's tile */
+    COLUMNS = WARP_M / 8, /* and along m */
+    SLOTS = STEPS * ROWS, /* rows of instructions in a tile of k */
+    /* Of a shared tile: the bytes of a row, and how many rows. */
+    A_ROW = (A_ALONG_K ? TILE_K : TILE_M) * SIZE,
+    A_COUNT = A_ALONG_K ? TILE_M : TILE_K,
+    B_ROW = (B_ALONG_K ? TILE_K : TILE_N) * SIZE,
+    B_COUNT = B_ALONG_K ? TILE_N : TILE_K,
+    /* A thread's chunks of a tile: every so many rows, and how many. */
+    A_STEP = THREADS_X * 16 / A_ROW,
+    B_STEP = THREADS_X * 16 / B_ROW,
+    A_PIECES = A_COUNT / A_STEP,
+    B_PIECES = B_COUNT / B_STEP,
+    PIECES = A_PIECES + B_PIECES,
+    BAND = 8
+};
+
+typedef struct stage {
+    __align__(128) char a[A_COUNT * A_ROW];
+    __align__(128) char b[B_COUNT * B_ROW];
+} stage;
+
+/*
+ * On its way out a warp's tile goes through shared memory, SLAB rows of instructions at a time, so that the warp
+ * stores whole columns of D, whatever their alignment. They stand PAD further apart than WARP_M, and what lanes
+ * write together lies in different banks.
+ */
+enum {
+    SLAB = ROWS > 2 ? ROWS / 2 : ROWS,
+    PAD = SIZE == 4 && !A_ALONG_K ? 4 : 8,
+    LANE_ROWS = WARP_M / 32, /* rows of a column that a lane stores */
+    AT_ONCE = 8 / LANE_ROWS  /* columns it stores at a time */
+};
+
+typedef struct slab {
+    __align__(16) accumulator columns[16 * SLAB][WARP_M + PAD];
+} slab;
+
+static_assert(ELEMENT == ELEMENT_F16 || ELEMENT == ELEMENT_BF16 || ELEMENT == ELEMENT_F32 ||
+                  (ELEMENT == ELEMENT_S8 && LAYOUT == LAYOUT_TN),
+              "there is an instruction for the elements, and a way to read them");
+static_assert(ALIGNMENT == 16, "copies are of 16 bytes");
+static_assert(TILE_K * SIZE == 64 || TILE_K * SIZE == 128, "the chunks of a row keep off each other's banks");
+static_assert(STEPS % 2 == 0, "octets change places an even number of times a tile");
+static_assert(WARP_M % 32 == 0 && WARP_N % 32 == 0 && (WARP_M & (WARP_M - 1)) == 0 &&
+                  (WARP_N & (WARP_N - 1)) == 0,
+              "octets are read four at a time, and warps begin at multiples of their size");
+static_assert(LANE_ROWS <= 4 && 16 * SLAB % AT_ONCE == 0, "a lane stores some columns at a time");
+static_assert(TILE_M % 64 == 0 && TILE_N % 64 == 0, "a row along m or n has eight chunks or more");
+static_assert(THREADS_X == 32 * WARPS_M * (TILE_N / WARP_N), "the warps tile the block");
+static_assert(A_STEP % (SIZE == 4 && !A_ALONG_K ? 4 : 8) == 0 &&
+                  B_STEP % (SIZE == 4 && !B_ALONG_K ? 4 : 8) == 0,
+              "a thread's chunks change places alike");
+static_assert(A_COUNT % A_STEP == 0 && B_COUNT % B_STEP == 0, "the threads' pieces cover a tile");
+static_assert(sizeof(stage) * STAGES == SHARED_BYTES, "the row asks for the shared memory that is used");
+static_assert(sizeof(slab) * (THREADS_X / 32) <= SHARED_BYTES, "slabs take the place of the stages");
+static_assert(STAGES >= 2, "one tile is multiplied while another one comes");
+static_assert((int64_t)(TILE_M > TILE_N ? TILE_M : TILE_N) * LD_LIMIT * SIZE <= (int64_t)1 << 32,
+              "offsets fit 32 bits");
+
+/* Where a chunk of a row lies in a shared tile, in bytes. */
+static __device__ inline int place_of(int row, int chunk, int along_k, int row_bytes)
+{
+    int other = row % 8;
+    if (along_k && row_bytes == 64) {
+        other = row / 2 % 4; /* two rows fill all banks */
+    } else if (!along_k && SIZE == 4) {
+        other = row % 4 * 2; /* two chunks of four rows are read together */
+    }
+    return row * row_bytes + (chunk ^ other) * 16;
+}
+
+/* ---- Copies --------------------------------------------------------------------------------- */
+
+/*
+ * A thread copies the same chunk of every so many rows of a tile. Rows and chunks beyond the edge in m or n
+ * are read again from the last one inside: what they add goes to sums that are not stored. Beyond the end of k
+ * there must be zeros.
+ *
+ * A walk is where a thread copies an operand's tile from and to.
+ */
+typedef struct walk {
+    const char *source; /* the thread's first chunk of the tile that comes next; along k: of row 0 */
+    int64_t bytes_per_k;
+    int k;           /* its first k in a tile */
+    int bytes;       /* of a chunk; fewer at the edge in m or n */
+    int destination; /* its first chunk in the shared tile */
+} walk;
+
+/* The last place inside, for places beyond the edge. */
+static __device__ inline int clamp(int place, int64_t left) { return place < left ? place : (int)left - 1; }
+
+/*
+ * The walk over an operand whose tile begins at from and has left rows (columns of B) to the edge; offsets are to
+ * each of its pieces.
+ */
+static __device__ inline walk begin_walk(const element *from, int64_t ld, int64_t left, int along_k,
+                                         int row_bytes, int step, int pieces, uint32_t *offsets)
+{
+    int row = (int)threadIdx.x / (row_bytes / 16);
+    int chunk = (int)threadIdx.x % (row_bytes / 16);
+    int at = chunk * CHUNK;
+    walk w;
+    w.destination = place_of(row, chunk, along_k, row_bytes);
+    w.k = along_k ? at : row;
+    w.bytes = 16;
+    w.bytes_per_k = SIZE * (along_k ? 1 : ld);
+    if (!along_k) {
+        at = clamp(at, left) / CHUNK * CHUNK;
+        w.bytes = left - at < CHUNK ? SIZE * (int)(left - at) : 16;
+    }
+    w.source = (const char *)(from + at + (along_k ? 0 : row * ld));
+#pragma unroll
+    for (int i = 0; i < pieces; ++i) {
+        int to = along_k ? clamp(row + i * step, left) : i * step;
+        offsets[i] = (uint32_t)to * (uint32_t)ld * SIZE;
+    }
+    return w;
+}
+
+/* Starts one piece of a tile of which k_left k lie inside; with the constant TILE_K nothing is checked. */
+static __device__ inline void copy_piece(char *to, const walk *w, const uint32_t *offsets, int along_k,
+                                         int row_bytes, int step, int piece, int k_left)
+{
+    int inside = k_left == TILE_K || w->k + (along_k ? 0 : piece * step) < k_left;
+    const char *source = w->source + (inside ? offsets[piece] : -w->k * w->bytes_per_k);
+    copy_async_16(to + w->destination + piece * step * row_bytes, source, inside ? w->bytes : 0);
+}
+
+/* Both walks of a thread. */
+typedef struct walks {
+    walk a;
+    walk b;
+    uint32_t a_offsets[A_PIECES];
+    uint32_t b_offsets[B_PIECES];
+} walks;
+
+/* Starts the pieces [piece, end) of both next tiles, A's before B's. */
+static __device__ inline void copy_pieces(stage *to, const walks *w, int k_left, int piece, int end)
+{
+#pragma unroll
+    for (; piece < end; ++piece) {
+        if (piece < A_PIECES) {
+            copy_piece(to->a, &w->a, w->a_offsets, A_ALONG_K, A_ROW, A_STEP, piece, k_left);
+        } else {
+            copy_piece(to->b, &w->b, w->b_offsets, B_ALONG_K, B_ROW, B_STEP, piece - A_PIECES, k_left);
+        }
+    }
+}
+
+/* Goes on by k along k. */
+static __device__ inline void advance(walks *w, int k)
+{
+    w->a.source += k * w->a.bytes_per_k;
+    w->b.source += k * w->b.bytes_per_k;
+}
+
+/* ---- Octets --------------------------------------------------------------------------------- */
+
+/*
+ * One step of a warp's operands, in the order that the instruction takes its registers: the halves of 16 bytes
+ * along k innermost for columns, the two octets innermost for rows.
+ */
+typedef struct octets {
+    uint32_t rows[ROWS][4];           /* of B: octet 2 * i + r, half h at [i][r + 2 * h] */
+    uint32_t columns[COLUMNS / 2][4]; /* of A: octet 2 * i + r, half h at [i][2 * r + h] */
+} octets;
+
+/*
+ * Where a lane begins to read an operand: its bytes in the shared tile for the first two octets and the first
+ * step. first is the warp's first row of the operand, as_rows whether they are the instruction's rows.
+ */
+static __device__ inline int begin_reading(int first, int along_k, int as_rows, int row_bytes)
+{
+    int lane = (int)threadIdx.x % 32;
+    /* ldmatrix: lanes 8 * q and on bring the rows of matrix q, which goes to register q. */
+    int in_eight = lane % 8;
+    int octet = as_rows ? lane / 8 % 2 : lane / 16;
+    int half = as_rows ? lane / 16 : lane / 8 % 2;
+    if (along_k) {
+        return place_of(first + 8 * octet + in_eight, half, along_k, row_bytes);
+    }
+    if (SIZE == 4) {
+        return place_of(lane % 4, first / 4 + lane / 4, along_k, row_bytes);
+    }
+    return place_of(8 * half + in_eight, first / 8 + octet, along_k, row_bytes);
+}
+
+/*
+ * Reads octets number 2 * pair and 2 * pair + 1 of a step, or of four-byte elements along m or n half pair % 2
+ * of four octets. What the exclusive or of place_of touches must go through it; all else is added.
+ */
+static __device__ inline void load_pair(uint32_t to[][4], const char *tile, int lane_at, int pair, int step,
+                                        int along_k, int as_rows, int row_bytes)
+{
+    if (along_k) {
+        ldmatrix_x4(to[pair], tile + (lane_at ^ step * 32) + pair * 16 * row_bytes);
+    } else if (SIZE == 2) {
+        ldmatrix_x4_trans(to[pair], tile + (lane_at ^ pair * 32) + step * 16 * row_bytes);
+    } else {
+        int quad = pair / 2;
+        int half = pair % 2;
+        uint4 four = *(const uint4 *)(tile + lane_at + (8 * step + 4 * half) * row_bytes + quad * 128);
+        to[2 * quad][as_rows ? 2 * half : half] = four.x;
+        to[2 * quad][as_rows ? 2 * half + 1 : half + 2] = four.y;
+        to[2 * quad + 1][as_rows ? 2 * half : half] = four.z;
+        to[2 * quad + 1][as_rows ? 2 * half + 1 : half + 2] = four.w;
+    }
+}
+
+/* Which row of the warp's tile is row `group` of an octet. */
+static __device__ inline int row_of(int octet, int group, int along_k)
+{
+    return SIZE == 4 && !along_k ? octet / 4 * 32 + 4 * group + octet % 4 : 8 * octet + group;
+}
+
+/* Where a lane reads both operands. */
+typedef struct reading {
+    int a;
+    int b;
+} reading;
+
+/* Reads part `part` of ROWS of a step's octets. */
+static __device__ inline void load_part(octets *to, const stage *from, reading at, int part, int step)
+{
+    load_pair(to->rows, from->b, at.b, part, step, B_ALONG_K, 1, B_ROW);
+#pragma unroll
+    for (int pair = part * (COLUMNS / 2) / ROWS; pair < (part + 1) * (COLUMNS / 2) / ROWS; ++pair) {
+        load_pair(to->columns, from->a, at.a, pair, step, A_ALONG_K, 0, A_ROW);
+    }
+}
+
+static __device__ inline void round_registers(uint32_t bits[4])
+{
+#if ELEMENT == ELEMENT_F32
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+        bits[i] = tf32_from_f32(bits[i]);
+    }
+#endif
+}
+
+/* sum += row * column, one instruction. */
+static __device__ inline void multiply(accumulator sum[4], const uint32_t row[4], const uint32_t column[2])
+{
+#if ELEMENT == ELEMENT_F16
+    mma_f16_16x8x16(sum, row, column);
+#elif ELEMENT == ELEMENT_BF16
+    mma_bf16_16x8x16(sum, row, column);
+#elif ELEMENT == ELEMENT_F32
+    mma_tf32_16x8x8(sum, row, column);
+#else
+    mma_s8_16x8x32(sum, row, column);
+#endif
+}
+
+/* One row of instructions. Walking back and forth keeps one operand of neighbours the same. */
+static __device__ inline void multiply_row(accumulator sum[COLUMNS][4], octets *now, int row)
+{
+    if (row == 0) {
+#pragma unroll
+        for (int i = 0; i < COLUMNS / 2; ++i) {
+            round_registers(now->columns[i]);
+        }
+    }
+    round_registers(now->rows[row]);
+#pragma unroll
+    for (int i = 0; i < COLUMNS; ++i) {
+        int column = row % 2 ? COLUMNS - 1 - i : i;
+        multiply(sum[column], now->rows[row], &now->columns[column / 2][column % 2 * 2]);
+    }
+}
+
+/*
+ * Sums the block's products over length k. All tiles along k are full but the first, which takes what TILE_K
+ * leaves over.
+ *
+ * The last step of a tile already reads from the next one. So before it this thread's copies of that one must have
+ * landed, and everybody's; then everybody has also read all of this tile, and its place is filled anew, from
+ * there to the same point of the next tile.
+ */
+static __device__ inline void sum_products(accumulator sum[ROWS][COLUMNS][4], stage *stages, walks *next,
+                                           int64_t length, reading at)
+{
+    int64_t tiles = length > 0 ? (length + TILE_K - 1) / TILE_K : 0;
+    int first_length = (int)(length - (tiles - 1) * TILE_K);
+    if (tiles == 0) {
+        return;
+    }
+
+    /* Fill all stages; a group is committed even when empty, so that counting groups works. */
+    copy_pieces(&stages[0], next, first_length, 0, PIECES);
+    advance(next, first_length - TILE_K);
+#pragma unroll
+    for (int s = 1; s < STAGES; ++s) {
+        copy_async_commit();
+        advance(next, TILE_K);
+        if (s < tiles) {
+            copy_pieces(&stages[s], next, TILE_K, 0, PIECES);
+        }
+    }
+    copy_async_wait(STAGES - 2);
+    __syncthreads();
+
+    octets held[2];
+#pragma unroll
+    for (int part = 0; part < ROWS; ++part) {
+        load_part(&held[0], &stages[0], at, part, 0);
+    }
+    stage *from = &stages[0];
+    stage *to = &stages[0];
+    int copying = 0;
+    for (int64_t tile = 0; tile < tiles; ++tile) {
+#pragma unroll
+        for (int step = 0; step < STEPS; ++step) {
+            if (step == STEPS - 1) {
+                copy_async_commit();
+                copy_async_wait(STAGES - 2);
+                __syncthreads();
+                to = from;
+                from = from == &stages[STAGES - 1] ? &stages[0] : from + 1;
+                copying = tile + STAGES < tiles;
+                advance(next, TILE_K);
+            }
+#pragma unroll
+            for (int row = 0; row < ROWS; ++row) {
+                load_part(&held[(step + 1) % 2], from, at, row, (step + 1) % STEPS);
+                if (copying) {
+                    int slot = (step + 1) % STEPS * ROWS + row;
+                    copy_pieces(to, next, TILE_K, slot * PIECES / SLOTS, (slot + 1) * PIECES / SLOTS);
+                }
+                multiply_row(sum[row], &held[step % 2], row);
+            }
+        }
+    }
+}
+
+/* ---- Results -------------------------------------------------------------------------------- */
+
+/* Neighbours in a column of the slab, in one store. */
+typedef struct neighbours {
+    accumulator x[SIZE == 4 && !A_ALONG_K ? 4 : 2];
+} __attribute__((aligned(SIZE == 4 && !A_ALONG_K ? 16 : 8))) neighbours;
+
+/* The lane's sums of a row of instructions to columns number row_of(...) - first of the slab. */
+static __device__ inline void write_row(slab *to, accumulator sum[COLUMNS][4], int row, int first)
+{
+    int group = (int)threadIdx.x % 32 / 4;
+    int member = (int)threadIdx.x % 4;
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+        accumulator *column = to->columns[row_of(2 * row + r, group, B_ALONG_K) - first];
+#if ELEMENT == ELEMENT_F32 && !A_ALONG_K
+        /* Four octets hold neighbours, see row_of(). */
+#pragma unroll
+        for (int i = 0; i < COLUMNS; i += 4) {
+#pragma unroll
+            for (int c = 0; c < 2; ++c) {
+                neighbours four = {
+                    {sum[i][2 * r + c], sum[i + 1][2 * r + c], sum[i + 2][2 * r + c], sum[i + 3][2 * r + c]}};
+                *(neighbours *)&column[row_of(i, 2 * member + c, A_ALONG_K)] = four;
+            }
+        }
+#else
+#pragma unroll
+        for (int i = 0; i < COLUMNS; ++i) {
+            neighbours two = {{sum[i][2 * r], sum[i][2 * r + 1]}};
+            *(neighbours *)&column[row_of(i, 2 * member, A_ALONG_K)] = two;
+        }
+#endif
+    }
+}
+
+/* Where a lane's part of D is: rows row, row + 32, ... */
+typedef struct target {
+    int64_t problem;
+    int64_t row;
+    accumulator *partials; /* the block's part of a split k, or NULL */
+    epilogue_scalars scalars;
+    float bias[LANE_ROWS]; /* where it goes along the rows; else -0 */
+} target;
+
+static __device__ inline target begin_target(const gemm_arguments *arguments, const block_share *share,
+                                             int row)
+{
+    const epilogue_arguments *epilogue = &arguments->epilogue;
+    target to;
+    to.problem = share->problem;
+    to.row = share->row + row;
+    to.partials = 0;
+    if (arguments->partials) {
+        to.partials = (accumulator *)arguments->partials +
+                      (share->problem * arguments->parts + share->part) * arguments->m * arguments->n;
+        return to;
+    }
+    to.scalars = epilogue_scalars_of(epilogue, arguments->alpha, arguments->beta);
+#pragma unroll
+    for (int r = 0; r < LANE_ROWS; ++r) {
+        to.bias[r] = -0.0f;
+        if (epilogue->bias && !epilogue->bias_along_n && to.row + 32 * r < arguments->m) {
+            to.bias[r] = bias_of(epilogue, to.problem, to.row + 32 * r, 0);
+        }
+    }
+    return to;
+}
+
+/* The lane's part of AT_ONCE columns of the slab to D (or the partial sums), from its column number column on. */
+static __device__ inline void store_columns(const gemm_arguments *arguments, const target *to,
+                                            const accumulator *from, int64_t column)
+{
+    const epilogue_arguments *epilogue = &arguments->epilogue;
+    int64_t m = arguments->m;
+    int64_t at_c = to->problem * arguments->stride_c + column * arguments->ldc + to->row;
+    int64_t at_d = to->problem * arguments->stride_d + column * arguments->ldd + to->row;
+    int inside[AT_ONCE * LANE_ROWS];
+    accumulator sum[AT_ONCE * LANE_ROWS];
+#pragma unroll
+    for (int i = 0; i < AT_ONCE * LANE_ROWS; ++i) {
+        inside[i] = column + i / LANE_ROWS < arguments->n && to->row + i % LANE_ROWS * 32 < m;
+        sum[i] = from[i / LANE_ROWS * (WARP_M + PAD) + i % LANE_ROWS * 32];
+    }
+    if (to->partials) {
+#pragma unroll
+        for (int i = 0; i < AT_ONCE * LANE_ROWS; ++i) {
+            if (inside[i]) {
+                to->partials[(column + i / LANE_ROWS) * m + to->row + i % LANE_ROWS * 32] = sum[i];
+            }
+        }
+        return;
+    }
+#if ELEMENT == ELEMENT_S8
+    if (epilogue->result_type == ELEMENT_S32) {
+#pragma unroll
+        for (int i = 0; i < AT_ONCE * LANE_ROWS; ++i) {
+            if (inside[i]) {
+                epilogue_element_s32(epilogue, scalar_s32(arguments->alpha), scalar_s32(arguments->beta),
+                                     to->problem, to->row + i % LANE_ROWS * 32, column + i / LANE_ROWS,
+                                     sum[i], arguments->c,
+                                     at_c + i / LANE_ROWS * arguments->ldc + i % LANE_ROWS * 32, arguments->d,
+                                     at_d + i / LANE_ROWS * arguments->ldd + i % LANE_ROWS * 32);
+            }
+        }
+        return;
+    }
+#endif
+    float value[AT_ONCE * LANE_ROWS];
+#pragma unroll
+    for (int i = 0; i < AT_ONCE * LANE_ROWS; ++i) {
+        value[i] = to->bias[i % LANE_ROWS];
+        if (epilogue->bias && epilogue->bias_along_n && inside[i]) {
+            value[i] = bias_of(epilogue, to->problem, 0, column + i / LANE_ROWS);
+        }
+    }
+    if (to->scalars.beta != 0) {
+#pragma unroll
+        for (int i = 0; i < AT_ONCE * LANE_ROWS; ++i) {
+            if (inside[i]) {
+                value[i] = addend_of(epilogue, to->scalars.beta, arguments->c,
+                                     at_c + i / LANE_ROWS * arguments->ldc + i % LANE_ROWS * 32, value[i]);
+            }
+        }
+    }
+#pragma unroll
+    for (int i = 0; i < AT_ONCE * LANE_ROWS; ++i) {
+#if ELEMENT == ELEMENT_S8
+        value[i] = fmaf(to->scalars.alpha, (float)(int32_t)sum[i], value[i]);
+#else
+        value[i] = fmaf(to->scalars.alpha, sum[i], value[i]);
+#endif
+    }
+    activate_all(value, AT_ONCE * LANE_ROWS, epilogue->activation);
+#pragma unroll
+    for (int i = 0; i < AT_ONCE * LANE_ROWS; ++i) {
+        if (inside[i]) {
+            store_result_as(arguments->d, at_d + i / LANE_ROWS * arguments->ldd + i % LANE_ROWS * 32,
+                            epilogue->result_type, to->scalars.scale_d * value[i]);
+        }
+    }
+}
+
+/* The warp's tile, which begins at row and column of the block's, to D. */
+static __device__ inline void store_tile(const gemm_arguments *arguments, const block_share *share,
+                                         slab *between, accumulator sum[ROWS][COLUMNS][4], int row,
+                                         int column)
+{
+    int lane = (int)threadIdx.x % 32;
+    target to = begin_target(arguments, share, row + lane);
+#pragma unroll
+    for (int first = 0; first < ROWS; first += SLAB) {
+        __syncwarp();
+#pragma unroll
+        for (int i = first; i < first + SLAB; ++i) {
+            write_row(between, sum[i], i, 16 * first);
+        }
+        __syncwarp();
+#pragma unroll 1
+        for (int i = 0; i < 16 * SLAB; i += AT_ONCE) {
+            store_columns(arguments, &to, &between->columns[i][lane],
+                          share->column + column + 16 * first + i);
+        }
+    }
+}
+
+KERNEL __launch_bounds__(THREADS_X, MIN_BLOCKS) KERNEL_NAME(gemm_arguments arguments)
+{
+    DYNAMIC_SHARED(stage, stages);
+    /* The block's share waits here for the last part: the loop has no register left for it. */
+    __shared__ block_share kept;
+    block_share share = share_of_block(&arguments, BAND);
+    if (alpha_is_zero(arguments.alpha, arguments.epilogue.result_type)) {
+        share.k_end = share.k_begin;
+    }
+    if (threadIdx.x == 0) {
+        kept = share;
+    }
+    int64_t lda = arguments.lda;
+    int64_t ldb = arguments.ldb;
+    const element *a = (const element *)arguments.a + share.problem * arguments.stride_a +
+                       share.row * (A_ALONG_K ? lda : 1) + share.k_begin * (A_ALONG_K ? 1 : lda);
+    const element *b = (const element *)arguments.b + share.problem * arguments.stride_b +
+                       share.column * (B_ALONG_K ? ldb : 1) + share.k_begin * (B_ALONG_K ? 1 : ldb);
+    walks next;
+    next.a = begin_walk(a, lda, arguments.m - share.row, A_ALONG_K, A_ROW, A_STEP, A_PIECES, next.a_offsets);
+    next.b =
+        begin_walk(b, ldb, arguments.n - share.column, B_ALONG_K, B_ROW, B_STEP, B_PIECES, next.b_offsets);
+
+    int warp = (int)threadIdx.x / 32;
+    int row = warp % WARPS_M * WARP_M;
+    int column = warp / WARPS_M * WARP_N;
+    reading at;
+    at.a = begin_reading(row, A_ALONG_K, 0, A_ROW);
+    at.b = begin_reading(column, B_ALONG_K, 1, B_ROW);
+    accumulator sum[ROWS][COLUMNS][4] = {{{0}}};
+    sum_products(sum, stages, &next, share.k_end - share.k_begin, at);
+    /* Everybody has left the stages, and sees the share. */
+    __syncthreads();
+    store_tile(&arguments, &kept, (slab *)stages + warp, sum, row, column);
+}
