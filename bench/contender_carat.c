@@ -39,6 +39,11 @@ static union scalar scalar_of(carat_type type, int value)
     return scalar;
 }
 
+static bool has_bias(const struct contender *contender)
+{
+    return contender->epilogue && contender->epilogue->bias != CARAT_BIAS_NONE;
+}
+
 static carat_status prepare(struct contender *contender, const struct workload *workload)
 {
     struct carat_contender *self = (struct carat_contender *)contender;
@@ -55,6 +60,8 @@ static carat_status prepare(struct contender *contender, const struct workload *
     if (contender->epilogue) {
         problem.bias = contender->epilogue->bias;
         problem.activation = contender->epilogue->activation;
+    }
+    if (has_bias(contender)) {
         CARAT_TRY(workload_make_bias(workload));
     }
     CARAT_TRY(carat_plan_create(contender->place->context, &problem, &self->plan));
@@ -76,7 +83,7 @@ static carat_status run(struct contender *contender, const struct workload *work
     }
     carat_run how = {
         .stream = contender->place->stream,
-        .bias = contender->epilogue ? workload->arena->bias : NULL,
+        .bias = contender->epilogue && contender->epilogue->bias ? workload->arena->bias : NULL,
         .scale_a = workload_scale(workload),
         .scale_b = workload_scale(workload),
     };

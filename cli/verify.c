@@ -1,10 +1,17 @@
-/* verify.c - carat verify: how large errors are, over families of input, of every kernel by itself. */
+/*
+ * verify.c - carat verify: how large errors are, over families of input, of every kernel by itself.
+ *
+ *     kind (types and accuracy) x family x layout x shape -> input and reference -> each contender -> its mark
+ *
+ * A mark is the worst of one contender on one family. cuBLAS is measured beside, and not judged.
+ */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "commands.h"
+#include "element.h"
 #include "families.h"
 #include "field.h"
 #include "options.h"
@@ -12,12 +19,13 @@
 #include "report.h"
 #include "status.h"
 
-enum { MOST_DEPTHS = 8 };
+enum { MOST_DEPTHS = 8, MOST_COLUMNS = 12 };
 
 struct verify {
     struct field field;
     FILE *table;
     json_t *results;
+    const char *kernel; /* only this row; NULL: all */
     int64_t size;
     int64_t deepest;
     int checked;
@@ -30,13 +38,55 @@ struct mark {
     bool ran;
     bool right;
     double error;
+    double times_f32; /* 8-bit floats: its error over that of exact products summed in f32 */
     char why[300];
 };
 
+/* Types and an accuracy that have arithmetic of their own. */
+struct kind {
+    carat_type type_a;
+    carat_type type_b;
+    carat_type type_cd;
+    carat_accuracy accuracy;
+    bool narrow; /* D cannot hold the products of all families: only of normal and uniform ones */
+};
+
+static const struct kind kinds[] = {
+    {CARAT_F32, CARAT_F32, CARAT_F32, CARAT_ACCURACY_DEFAULT, false},
+    {CARAT_F32, CARAT_F32, CARAT_F32, CARAT_ACCURACY_FAST, false},
+    {CARAT_F64, CARAT_F64, CARAT_F64, CARAT_ACCURACY_DEFAULT, false},
+    {CARAT_F16, CARAT_F16, CARAT_F16, CARAT_ACCURACY_DEFAULT, false},
+    {CARAT_F16, CARAT_F16, CARAT_F32, CARAT_ACCURACY_DEFAULT, false},
+    {CARAT_BF16, CARAT_BF16, CARAT_BF16, CARAT_ACCURACY_DEFAULT, false},
+    {CARAT_BF16, CARAT_BF16, CARAT_F32, CARAT_ACCURACY_DEFAULT, false},
+    {CARAT_E4M3, CARAT_E4M3, CARAT_BF16, CARAT_ACCURACY_DEFAULT, false},
+    {CARAT_E4M3, CARAT_E5M2, CARAT_BF16, CARAT_ACCURACY_DEFAULT, false},
+    {CARAT_E5M2, CARAT_E4M3, CARAT_BF16, CARAT_ACCURACY_DEFAULT, false},
+    {CARAT_E5M2, CARAT_E5M2, CARAT_BF16, CARAT_ACCURACY_DEFAULT, false},
+    {CARAT_E4M3, CARAT_E4M3, CARAT_F32, CARAT_ACCURACY_DEFAULT, false},
+    {CARAT_E4M3, CARAT_E4M3, CARAT_F16, CARAT_ACCURACY_DEFAULT, true},
+    {CARAT_E4M3, CARAT_E4M3, CARAT_E4M3, CARAT_ACCURACY_DEFAULT, true},
+    {CARAT_E4M3, CARAT_E4M3, CARAT_BF16, CARAT_ACCURACY_FAST, false},
+    {CARAT_E4M3, CARAT_E4M3, CARAT_F32, CARAT_ACCURACY_FAST, false},
+    {CARAT_E5M2, CARAT_E4M3, CARAT_F32, CARAT_ACCURACY_FAST, false},
+    {CARAT_S32, CARAT_S32, CARAT_S32, CARAT_ACCURACY_DEFAULT, false},
+    {CARAT_S8, CARAT_S8, CARAT_S32, CARAT_ACCURACY_DEFAULT, false},
+    {CARAT_S8, CARAT_S8, CARAT_F32, CARAT_ACCURACY_DEFAULT, false},
+};
+enum { KIND_COUNT = sizeof(kinds) / sizeof(kinds[0]) };
+
+static bool is_float8(carat_type type) { return type == CARAT_E4M3 || type == CARAT_E5M2; }
+
+static bool is_integer(carat_type type) { return type == CARAT_S8 || type == CARAT_S32; }
+
 /* Column-major, packed. */
-static carat_gemm_problem packed_problem(carat_type type, int ops, int64_t m, int64_t n, int64_t k)
+static carat_gemm_problem packed_problem(const struct kind *kind, int ops, int64_t m, int64_t n, int64_t k)
 {
-    carat_gemm_problem problem = carat_gemm_describe(type, m, n, k);
+    carat_gemm_problem problem = carat_gemm_describe(kind->type_a, m, n, k);
+    problem.type_b = kind->type_b;
+    problem.type_cd = kind->type_cd;
+    problem.type_bias = carat_scalar_type(kind->type_cd);
+    problem.accuracy = kind->accuracy;
     problem.op_a = ops & 2 ? CARAT_TRANSPOSE : CARAT_NO_TRANSPOSE;
     problem.op_b = ops & 1 ? CARAT_TRANSPOSE : CARAT_NO_TRANSPOSE;
     problem.lda = ops & 2 ? k : m;
@@ -45,8 +95,50 @@ static carat_gemm_problem packed_problem(carat_type type, int ops, int64_t m, in
     return problem;
 }
 
+/* As dtypes are written in shape files: "e4m3", "e4m3:e5m2-fast", "tf32". */
+static void kind_name(const struct kind *kind, char *name, size_t size)
+{
+    carat_gemm_problem problem = packed_problem(kind, 0, 1, 1, 1);
+    dtype_name(&problem, name, size);
+}
+
+/* Whether a kind is of the dtype that was asked for: "e4m3" is all that begins with it. */
+static bool kind_wanted(const struct kind *kind, const char *word)
+{
+    char name[32];
+    kind_name(kind, name, sizeof(name));
+    size_t length = word ? strlen(word) : 0;
+    return !word ||
+           (strncmp(name, word, length) == 0 && (name[length] == '\0' || strchr(":-", name[length])));
+}
+
+/*
+ * On numbers of mean 0 errors cancel; on others they add up, to the bound of the arithmetic at the worst: a
+ * rounding for each addition, twice that where a tensor unit cuts off, and what tf32 and short sums lose.
+ */
+static double worst_ulps(const carat_gemm_problem *problem, bool cuda)
+{
+    enum { FLOAT8_RUN = 128 };
+    bool fast = problem->accuracy == CARAT_ACCURACY_FAST;
+    double k = (double)problem->k;
+    double additions = k + 4;
+    if (problem->type_a == CARAT_F64 || (problem->type_a == CARAT_F32 && !fast)) {
+        return additions;
+    }
+    if (problem->type_a == CARAT_F32) {
+        return 2 * additions + 0x1p24 * 0x1p-10; /* two operands, 2^-11 each */
+    }
+    if (is_float8(problem->type_a) && cuda) {
+        /* 32 products and the sum so far are cut off 13 bits below the largest of them. */
+        double run = fast ? k : fmin(k, FLOAT8_RUN);
+        return 2 * additions + 0x1p24 * fmin(1, 33.0 / 32 * run * 0x1p-13);
+    }
+    return 2 * additions;
+}
+
 /* How many half units in the last place of |A||B| a sum may be off. */
-static double allowed_ulps(enum input_family family, const struct contender *contender, int64_t k)
+static double allowed_ulps(enum input_family family, const struct contender *contender,
+                           const carat_gemm_problem *problem)
 {
     bool kahan = strstr(contender->name, "kahan") != NULL;
     if (family == INPUT_INTEGERS) {
@@ -55,9 +147,11 @@ static double allowed_ulps(enum input_family family, const struct contender *con
     if (kahan) {
         return 2; /* one unit in the last place, whatever k is */
     }
-    /* On numbers of mean 0 errors cancel; on others they add up, to the bound of the arithmetic at the worst. */
-    return family == INPUT_NORMAL || family == INPUT_UNIFORM ? 32 : (double)k + 4;
+    bool cancels = family == INPUT_NORMAL || family == INPUT_UNIFORM;
+    return cancels ? reference_ulps(problem) : worst_ulps(problem, contender->place->cuda);
 }
+
+/* ---- One input -------------------------------------------------------------------------------------- */
 
 /* Inputs of a family in the arena's place and on the host, with their reference. */
 struct input {
@@ -65,7 +159,51 @@ struct input {
     void *a;
     void *b;
     struct references references;
+    double f32_error; /* 8-bit floats: of exact products summed in f32, one after the other */
 };
+
+/* Lines of op(A) or op(B) along k, as floats: count of them. */
+static float *decode_lines(carat_type type, const void *elements, int64_t ld, bool along_k,
+                           const int64_t *places, int64_t count, int64_t k)
+{
+    float *lines = malloc((size_t)(count * k + 1) * sizeof(*lines));
+    for (int64_t i = 0; lines && i < count; i++) {
+        for (int64_t p = 0; p < k; p++) {
+            int64_t at = along_k ? places[i] * ld + p : places[i] + p * ld;
+            lines[i * k + p] = (float)element_value(type, elements, at);
+        }
+    }
+    return lines;
+}
+
+/* What the plainest sum of exact products errs by: products of 8-bit floats have no more bits than f32. */
+static carat_status measure_f32_sums(const carat_gemm_problem *problem, struct input *input)
+{
+    const struct reference *reference = &input->references.items[0];
+    int64_t k = problem->k;
+    float *a = decode_lines(problem->type_a, input->a, problem->lda, problem->op_a == CARAT_TRANSPOSE,
+                            reference->rows, reference->row_count, k);
+    float *b = decode_lines(problem->type_b, input->b, problem->ldb, problem->op_b == CARAT_NO_TRANSPOSE,
+                            reference->columns, reference->column_count, k);
+    for (int64_t at = 0; a && b && at < reference->row_count * reference->column_count; at++) {
+        const float *x = a + at % reference->row_count * k;
+        const float *y = b + at / reference->row_count * k;
+        float sum = 0;
+        for (int64_t p = 0; p < k; p++) {
+            sum += x[p] * y[p];
+        }
+        uint64_t stored;
+        element_store(problem->type_cd, &stored, 0, (double)sum);
+        double off = fabs(element_value(problem->type_cd, &stored, 0) - reference->value[at]);
+        if (reference->magnitude[at] > 0) {
+            input->f32_error = fmax(input->f32_error, off / reference->magnitude[at]);
+        }
+    }
+    bool good = a && b;
+    free(a);
+    free(b);
+    return good ? CARAT_OK : fail(CARAT_OUT_OF_HOST_MEMORY, "no memory for %lld lines", (long long)k);
+}
 
 static carat_status input_open(struct stage *stage, const carat_gemm_problem *problem,
                                enum input_family family, struct input *input)
@@ -83,7 +221,7 @@ static carat_status input_open(struct stage *stage, const carat_gemm_problem *pr
         return fail(CARAT_OUT_OF_HOST_MEMORY, "no memory for %lld elements", (long long)(a_count + b_count));
     }
     CARAT_TRY(input_fill(problem->type_a, family, 1, problem->lda, a_columns, input->a));
-    CARAT_TRY(input_fill(problem->type_a, family, 2, problem->ldb, b_columns, input->b));
+    CARAT_TRY(input_fill(problem->type_b, family, 2, problem->ldb, b_columns, input->b));
     carat_context *context = stage->place.context;
     void *stream = stage->place.stream;
     CARAT_TRY(carat_copy(context, (void *)workload_a(&input->workload, 0), input->a, (size_t)a_count * size,
@@ -91,9 +229,10 @@ static carat_status input_open(struct stage *stage, const carat_gemm_problem *pr
     CARAT_TRY(carat_copy(context, (void *)workload_b(&input->workload, 0), input->b, (size_t)b_count * size,
                          stream));
     struct source a = {problem->type_a, input->a, 0, a_count};
-    struct source b = {problem->type_a, input->b, 0, b_count};
+    struct source b = {problem->type_b, input->b, 0, b_count};
     input->references.count = 1;
-    return reference_compute(problem, 0, &a, &b, (int64_t)1 << 40, &input->references.items[0]);
+    CARAT_TRY(reference_compute(problem, 0, &a, &b, (int64_t)1 << 40, &input->references.items[0]));
+    return is_float8(problem->type_a) ? measure_f32_sums(problem, input) : CARAT_OK;
 }
 
 static void input_close(struct input *input)
@@ -103,12 +242,55 @@ static void input_close(struct input *input)
     free(input->b);
 }
 
+/* ---- One contender ---------------------------------------------------------------------------------- */
+
+/* cuBLAS: its errors are shown beside, and are its own. */
+static bool is_peer(const struct contender *contender)
+{
+    return strncmp(contender->name, "cublas", strlen("cublas")) == 0;
+}
+
+/* Compares D with the references, or with what the contender's epilogue makes of them. */
+static carat_status compare(const struct contender *contender, struct input *input, struct verdict *verdict)
+{
+    if (!contender->epilogue) {
+        return workload_check(&input->workload, &input->references, verdict);
+    }
+    struct references finished;
+    CARAT_TRY(references_finish(&input->references, &input->workload, contender->epilogue, &finished));
+    carat_status status = workload_check(&input->workload, &finished, verdict);
+    references_free(&finished);
+    return status;
+}
+
+/*
+ * By default sums of 8-bit floats are to be as good as twice the error of exact products summed in f32, when
+ * D is of its own type.
+ */
+static void judge_float8(const struct contender *contender, const struct input *input, struct mark *mark,
+                         struct verdict *verdict)
+{
+    const carat_gemm_problem *problem = &input->workload.problem;
+    if (!is_float8(problem->type_a) || contender->epilogue || input->f32_error == 0) {
+        return;
+    }
+    double times = verdict->error / input->f32_error;
+    mark->times_f32 = larger_or_nan(mark->times_f32, times);
+    if (problem->accuracy != CARAT_ACCURACY_FAST && problem->type_cd == CARAT_BF16 && !(times <= 2) &&
+        verdict->right) {
+        verdict->right = false;
+        snprintf(verdict->why, sizeof(verdict->why),
+                 "the error is %.3g times that of exact products summed in f32, %.2e", times,
+                 input->f32_error);
+    }
+}
+
 /* One contender on one input, added to its mark. Fails only where going on makes no sense. */
 static carat_status try_contender(struct contender *contender, struct input *input, enum input_family family,
                                   struct mark *mark)
 {
     struct verdict verdict = {0};
-    input->references.ulps = allowed_ulps(family, contender, input->workload.problem.k);
+    input->references.ulps = allowed_ulps(family, contender, &input->workload.problem);
     carat_status status = contender->functions->prepare(contender, &input->workload);
     if (status == CARAT_OK) {
         status = workload_poison(&input->workload);
@@ -117,7 +299,7 @@ static carat_status try_contender(struct contender *contender, struct input *inp
         status = contender->functions->run(contender, &input->workload, 0);
     }
     if (status == CARAT_OK) {
-        status = workload_check(&input->workload, &input->references, &verdict);
+        status = compare(contender, input, &verdict);
     }
     contender->functions->unprepare(contender);
     if (status == CARAT_UNSUPPORTED) { /* a layout or alignment that the row does not do */
@@ -127,6 +309,7 @@ static carat_status try_contender(struct contender *contender, struct input *inp
         return CARAT_OK;
     }
     CARAT_TRY(status);
+    judge_float8(contender, input, mark, &verdict);
     mark->right = (mark->ran ? mark->right : true) && verdict.right;
     mark->ran = true;
     mark->error = larger_or_nan(mark->error, verdict.error);
@@ -136,27 +319,72 @@ static carat_status try_contender(struct contender *contender, struct input *inp
     return CARAT_OK;
 }
 
-static void report_mark(struct verify *verify, const struct contender *contender, carat_type type,
-                        const char *what, int64_t k, const struct mark *mark)
+/* Whether a row computes products of a kind, and of no other accuracy. */
+static bool row_is_of_kind(const struct kernel *row, const struct kind *kind)
 {
-    json_t *line = json_pack("{s:s, s:s, s:s, s:s, s:I, s:s}", "kind", "verify", "contender", contender->name,
-                             "dtype", carat_type_name(type), "family", what, "k", (json_int_t)k, "outcome",
+    int element_b = row->element_b ? row->element_b : row->element;
+    bool product = row->operation == OPERATION_GEMM || row->operation == OPERATION_LADDER;
+    bool fast = row->accuracy == ACCURACY_FAST;
+    return product && row->element == (int)kind->type_a && element_b == (int)kind->type_b &&
+           fast == (kind->accuracy == CARAT_ACCURACY_FAST);
+}
+
+/* The library's choice, every row of the kind, and on CUDA the cuBLAS that does it. */
+static carat_status open_contenders(struct verify *verify, const struct kind *kind)
+{
+    struct field *field = &verify->field;
+    field_clear(field);
+    CARAT_TRY(field_add_carat(field));
+    if (!field->stages[0].place.cuda) {
+        return CARAT_OK;
+    }
+    for (int i = 0; i < carat_catalog_count; i++) {
+        const struct kernel *row = &carat_catalog[i];
+        if (row_is_of_kind(row, kind) && (!verify->kernel || strcmp(verify->kernel, row->name) == 0)) {
+            CARAT_TRY(field_add_row(field, row));
+        }
+    }
+    carat_status status = field_add_peer(field, is_float8(kind->type_a) ? "cublaslt" : "cublas");
+    return status == CARAT_UNSUPPORTED ? CARAT_OK : status; /* it is not installed */
+}
+
+/* ---- What is said ----------------------------------------------------------------------------------- */
+
+/* One mark's place in the results. */
+struct column {
+    const char *family;
+    int64_t k;
+};
+
+static void report_mark(struct verify *verify, const struct contender *contender, const struct kind *kind,
+                        const struct column *column, const struct mark *mark)
+{
+    bool peer = is_peer(contender);
+    char dtype[32];
+    kind_name(kind, dtype, sizeof(dtype));
+    json_t *line = json_pack("{s:s, s:s, s:s, s:s, s:s, s:I, s:s}", "kind", "verify", "contender",
+                             contender->name, "dtype", dtype, "dtype_d", carat_type_name(kind->type_cd),
+                             "family", column->family, "k", (json_int_t)column->k, "outcome",
                              !mark->ran    ? "skipped"
+                             : peer        ? "beside"
                              : mark->right ? "right"
                                            : "wrong");
     json_object_set_new(line, "error",
                         mark->ran && isfinite(mark->error) ? json_real(mark->error) : json_null());
+    if (is_float8(kind->type_a)) {
+        json_object_set_new(line, "times_f32_sums", json_known(mark->times_f32));
+    }
     if (!mark->ran || !mark->right) {
         json_object_set_new(line, "reason", json_string(mark->why));
     }
     json_array_append_new(verify->results, line);
-    verify->checked += mark->ran;
-    verify->wrong += mark->ran && !mark->right;
-    verify->skipped += !mark->ran;
+    verify->checked += mark->ran && !peer;
+    verify->wrong += mark->ran && !mark->right && !peer;
+    verify->skipped += !mark->ran && !peer;
     if (!mark->ran) {
         fprintf(verify->table, " %10s", "-");
     } else {
-        fprintf(verify->table, " %9.2e%s", mark->error, mark->right ? " " : "!");
+        fprintf(verify->table, " %9.2e%s", mark->error, mark->right || peer ? " " : "!");
     }
 }
 
@@ -171,124 +399,158 @@ static void explain_wrong(struct verify *verify, const struct mark *marks, int c
     }
 }
 
-static int row_type(const struct field *field, int i)
+/* A line of the table for each contender, below one of the errors of plain f32 sums where there are such (else
+ * NULL). */
+static void report_marks(struct verify *verify, const struct kind *kind, const struct column *columns,
+                         int count, struct mark marks[][MOST_COLUMNS], const double *f32_errors)
 {
-    const struct kernel *row = catalog_find(field->contenders[i]->name);
-    return row ? row->element : 0;
+    struct field *field = &verify->field;
+    if (f32_errors && is_float8(kind->type_a)) {
+        fprintf(verify->table, "%-34s", "(exact products, f32 sums)");
+        for (int i = 0; i < count; i++) {
+            fprintf(verify->table, " %9.2e ", f32_errors[i]);
+        }
+        fputc('\n', verify->table);
+    }
+    for (int i = 0; i < field->count; i++) {
+        fprintf(verify->table, "%-34.34s", field->contenders[i]->name);
+        for (int at = 0; at < count; at++) {
+            report_mark(verify, field->contenders[i], kind, &columns[at], &marks[i][at]);
+        }
+        fputc('\n', verify->table);
+        if (!is_peer(field->contenders[i])) {
+            explain_wrong(verify, marks[i], count);
+        }
+    }
 }
 
-/* Every contender of a type over the families, all layouts, a shape of whole tiles and an odd one. */
-static carat_status verify_type(struct verify *verify, carat_type type)
+/* ---- The measurements ------------------------------------------------------------------------------- */
+
+/* Every contender of a kind over one family: all layouts, a shape of whole tiles and an odd one. */
+static carat_status verify_family(struct verify *verify, const struct kind *kind, enum input_family family,
+                                  int at, struct mark marks[][MOST_COLUMNS], double *f32_error)
 {
     static const int odd[3] = {-61, -125, 3};
-    struct mark marks[MOST_CONTENDERS][INPUT_FAMILIES] = {{{0}}};
     struct field *field = &verify->field;
-    bool integer = type == CARAT_S32 || type == CARAT_S8;
-    int families = integer ? 1 : INPUT_FAMILIES;
     int64_t size = verify->size;
-    for (int family = 0; family < families; family++) {
-        for (int ops = 0; ops < 4; ops++) {
-            for (int shape = 0; shape < 2; shape++) {
-                int64_t m = shape && size > 61 ? size + odd[0] : size;
-                int64_t n = shape && size > 125 ? size + odd[1] : size;
-                int64_t k = shape ? size + odd[2] : size;
-                progress("verify: %s %s", carat_type_name(type),
-                         input_family_name((enum input_family)family));
-                carat_gemm_problem problem = packed_problem(type, ops, m, n, k);
-                struct input input;
-                carat_status status =
-                    input_open(&field->stages[0], &problem, (enum input_family)family, &input);
-                for (int i = 0; i < field->count && status == CARAT_OK; i++) {
-                    int of_row = row_type(field, i);
-                    if (of_row == 0 || of_row == (int)type) {
-                        status = try_contender(field->contenders[i], &input, (enum input_family)family,
-                                               &marks[i][family]);
-                    }
-                }
-                input_close(&input);
-                CARAT_TRY(status);
-            }
+    for (int turn = 0; turn < 4 * 2; turn++) {
+        int shape = turn % 2;
+        int64_t m = shape && size > 61 ? size + odd[0] : size;
+        int64_t n = shape && size > 125 ? size + odd[1] : size;
+        int64_t k = shape ? size + odd[2] : size;
+        carat_gemm_problem problem = packed_problem(kind, turn / 2, m, n, k);
+        struct input input;
+        carat_status status = input_open(&field->stages[0], &problem, family, &input);
+        *f32_error = fmax(*f32_error, input.f32_error);
+        for (int i = 0; i < field->count && status == CARAT_OK; i++) {
+            status = try_contender(field->contenders[i], &input, family, &marks[i][at]);
         }
-    }
-    progress_end();
-    fprintf(verify->table, "\n%-5s m, n, k about %-12lld", carat_type_name(type), (long long)size);
-    for (int family = 0; family < families; family++) {
-        fprintf(verify->table, " %10s", integer ? "all" : input_family_name((enum input_family)family));
-    }
-    fputc('\n', verify->table);
-    for (int i = 0; i < field->count; i++) {
-        int of_row = row_type(field, i);
-        if (of_row == 0 || of_row == (int)type) {
-            fprintf(verify->table, "%-34.34s", field->contenders[i]->name);
-            for (int family = 0; family < families; family++) {
-                report_mark(verify, field->contenders[i], type,
-                            integer ? "all" : input_family_name((enum input_family)family), size,
-                            &marks[i][family]);
-            }
-            fputc('\n', verify->table);
-            explain_wrong(verify, marks[i], families);
-        }
+        input_close(&input);
+        CARAT_TRY(status);
     }
     return CARAT_OK;
 }
 
-/* The f32 contenders on sums of positive numbers that get longer and longer. */
-static carat_status verify_depth(struct verify *verify)
+static void print_kind(struct verify *verify, const struct kind *kind, const char *what)
 {
-    struct mark marks[MOST_CONTENDERS][MOST_DEPTHS] = {{{0}}};
-    int64_t depths[MOST_DEPTHS];
+    char dtype[32], text[80];
+    kind_name(kind, dtype, sizeof(dtype));
+    snprintf(text, sizeof(text), "%s to %s, %s", dtype, carat_type_name(kind->type_cd), what);
+    fprintf(verify->table, "\n%-34s", text);
+}
+
+static carat_status verify_kind(struct verify *verify, const struct kind *kind)
+{
+    struct mark marks[MOST_CONTENDERS][MOST_COLUMNS] = {{{0}}};
+    double f32_errors[MOST_COLUMNS] = {0};
+    struct column columns[MOST_COLUMNS];
+    bool integer = is_integer(kind->type_a);
+    int families = integer ? 1 : kind->narrow ? INPUT_UNIFORM + 1 : INPUT_FAMILIES;
+    char dtype[32], size[40];
+    kind_name(kind, dtype, sizeof(dtype));
+    CARAT_TRY(open_contenders(verify, kind));
+    for (int family = 0; family < families; family++) {
+        const char *name = integer ? "all" : input_family_name((enum input_family)family);
+        progress("verify: %s %s", dtype, name);
+        columns[family] = (struct column){name, verify->size};
+        CARAT_TRY(verify_family(verify, kind, (enum input_family)family, family, marks, &f32_errors[family]));
+    }
+    progress_end();
+    snprintf(size, sizeof(size), "about %lld", (long long)verify->size);
+    print_kind(verify, kind, size);
+    for (int family = 0; family < families; family++) {
+        fprintf(verify->table, " %10s", columns[family].family);
+    }
+    fputc('\n', verify->table);
+    report_marks(verify, kind, columns, families, marks, f32_errors);
+    return CARAT_OK;
+}
+
+/* A kind's contenders on sums of positive numbers that get longer and longer. */
+static carat_status verify_depth(struct verify *verify, const struct kind *kind)
+{
+    struct mark marks[MOST_CONTENDERS][MOST_COLUMNS] = {{{0}}};
+    double f32_errors[MOST_COLUMNS] = {0};
+    struct column columns[MOST_COLUMNS];
     int count = 0;
     struct field *field = &verify->field;
     for (int64_t k = 16; k <= verify->deepest && count < MOST_DEPTHS; k *= 4) {
-        depths[count++] = k;
+        columns[count++] = (struct column){"positive", k};
     }
+    CARAT_TRY(open_contenders(verify, kind));
     for (int depth = 0; depth < count; depth++) {
-        progress("verify: k = %lld", (long long)depths[depth]);
-        carat_gemm_problem problem = packed_problem(CARAT_F32, 0, 32, 32, depths[depth]);
+        progress("verify: k = %lld", (long long)columns[depth].k);
+        carat_gemm_problem problem = packed_problem(kind, 0, 32, 32, columns[depth].k);
         struct input input;
         carat_status status = input_open(&field->stages[0], &problem, INPUT_POSITIVE, &input);
+        f32_errors[depth] = input.f32_error;
         for (int i = 0; i < field->count && status == CARAT_OK; i++) {
-            int of_row = row_type(field, i);
-            if (of_row == 0 || of_row == CARAT_F32) {
-                status = try_contender(field->contenders[i], &input, INPUT_POSITIVE, &marks[i][depth]);
-            }
+            status = try_contender(field->contenders[i], &input, INPUT_POSITIVE, &marks[i][depth]);
         }
         input_close(&input);
         CARAT_TRY(status);
     }
     progress_end();
-    fprintf(verify->table, "\n%-34s", "f32, 32 x 32, positive input, k =");
+    print_kind(verify, kind, "positive, k =");
     for (int depth = 0; depth < count; depth++) {
-        fprintf(verify->table, " %10lld", (long long)depths[depth]);
+        fprintf(verify->table, " %10lld", (long long)columns[depth].k);
     }
     fputc('\n', verify->table);
-    for (int i = 0; i < field->count; i++) {
-        int of_row = row_type(field, i);
-        if (of_row == 0 || of_row == CARAT_F32) {
-            fprintf(verify->table, "%-34.34s", field->contenders[i]->name);
-            for (int depth = 0; depth < count; depth++) {
-                report_mark(verify, field->contenders[i], CARAT_F32, "positive", depths[depth],
-                            &marks[i][depth]);
-            }
-            fputc('\n', verify->table);
-            explain_wrong(verify, marks[i], count);
-        }
-    }
+    report_marks(verify, kind, columns, count, marks, f32_errors);
     return CARAT_OK;
 }
 
-static carat_status open_contenders(struct verify *verify, const char *only)
+/* The library's choice with each bias and activation: a line of the table each. */
+static carat_status verify_epilogues(struct verify *verify, const struct kind *kind)
 {
+    struct mark marks[MOST_CONTENDERS][MOST_COLUMNS] = {{{0}}};
+    struct column column = {"normal", verify->size};
+    double f32_error = 0;
     struct field *field = &verify->field;
-    CARAT_TRY(field_add_carat(field));
-    for (int i = 0; i < carat_catalog_count && field->stages[0].place.cuda; i++) {
-        const struct kernel *row = &carat_catalog[i];
-        bool product = row->operation == OPERATION_GEMM || row->operation == OPERATION_LADDER;
-        if (product && (!only || strcmp(only, row->name) == 0)) {
-            CARAT_TRY(field_add_row(field, row));
-        }
+    field_clear(field);
+    for (int i = 1; i < epilogue_count; i++) {
+        CARAT_TRY(field_add_epilogue(field, &epilogues[i]));
     }
+    CARAT_TRY(verify_family(verify, kind, INPUT_NORMAL, 0, marks, &f32_error));
+    progress_end();
+    print_kind(verify, kind, "with");
+    fprintf(verify->table, " %10s\n", column.family);
+    report_marks(verify, kind, &column, 1, marks, NULL);
     return CARAT_OK;
+}
+
+/* The tables of one kind. */
+static carat_status verify_all_of(struct verify *verify, const struct kind *kind)
+{
+    CARAT_TRY(verify_kind(verify, kind));
+    bool own_result = kind->type_cd == carat_gemm_describe(kind->type_a, 1, 1, 1).type_cd;
+    bool plain = kind->accuracy == CARAT_ACCURACY_DEFAULT && kind->type_a == kind->type_b;
+    if (!is_integer(kind->type_a) && own_result && plain) {
+        CARAT_TRY(verify_epilogues(verify, kind));
+    }
+    /* f32, and 8-bit floats where rounding D does not hide what becomes of the sums. */
+    bool deep = kind->type_cd == CARAT_F32 && (kind->type_a == CARAT_F32 || kind->type_a == CARAT_E4M3);
+    return deep && verify->deepest >= 16 ? verify_depth(verify, kind) : CARAT_OK;
 }
 
 int command_verify(int argc, char **argv)
@@ -309,7 +571,7 @@ int command_verify(int argc, char **argv)
          .kind = OPTION_TEXT,
          .target = &type_text,
          .value = "TYPE",
-         .help = "only this element type"},
+         .help = "only this element type of A; also tf32, and e4m3-fast and the like"},
         {.name = "--kernel",
          .kind = OPTION_TEXT,
          .target = &kernel,
@@ -336,24 +598,28 @@ int command_verify(int argc, char **argv)
         .description =
             "Multiplies matrices of several families, in all layouts, with the library's choice and (on a\n"
             "CUDA device) with every kernel by itself, and prints the largest max |D - ref| / (|A||B|),\n"
-            "entry by entry, against a reference in higher precision.",
+            "entry by entry, against a reference in higher precision; then the same with each bias and\n"
+            "activation. cuBLAS, where it is installed, is measured beside and not judged.",
         .options = options,
         .option_count = sizeof(options) / sizeof(options[0]),
         .notes =
             "Families: normal, uniform in [-1, 1), positive (uniform in [0, 1)), wide (each entry times its\n"
             "own power of two), scaled (each column), integers (whose products must be exact). An error is\n"
-            "marked ! where it is over what the arithmetic allows; the exit code is then 1. Integer types "
-            "are\n"
-            "compared modulo 2^32.",
+            "marked ! where it is over what the arithmetic allows; the exit code is then 1. Of 8-bit floats\n"
+            "to bf16 it allows twice the error of exact products summed in f32, which is shown above them,\n"
+            "unless the fast accuracy was asked for. Integer types are compared modulo 2^32.",
     };
     int exit_code;
     if (options_parse(&usage, argc, argv, NULL, 0, &exit_code) < 0) {
         return exit_code;
     }
-    carat_type only = (carat_type)0;
     carat_device_kind kind;
     int index;
-    if (type_text && !parse_type(type_text, &only)) {
+    bool known = false;
+    for (int i = 0; i < KIND_COUNT; i++) {
+        known = known || kind_wanted(&kinds[i], type_text);
+    }
+    if (!known) {
         return usage_error(argv[0], "'%s' is no element type", type_text);
     }
     if (!parse_device(device, &kind, &index)) {
@@ -366,6 +632,7 @@ int command_verify(int argc, char **argv)
         return usage_error(argv[0], "--size is %lld, but should be from 1 to 4096", (long long)size);
     }
     struct verify verify = {
+        .kernel = kernel,
         .size = size,
         .deepest = deepest,
         .table = json_path && strcmp(json_path, "-") == 0 ? stderr : stdout,
@@ -377,14 +644,11 @@ int command_verify(int argc, char **argv)
     verify.results = json_array();
     json_object_set_new(document, "results", verify.results);
     fprintf(verify.table, "carat %s on %s\n", carat_version(), verify.field.stages[0].place.info.name);
-    carat_status status = open_contenders(&verify, kernel);
-    for (int type = CARAT_F32; type <= CARAT_S8 && status == CARAT_OK; type++) {
-        if (!only || only == (carat_type)type) {
-            status = verify_type(&verify, (carat_type)type);
+    carat_status status = CARAT_OK;
+    for (int i = 0; i < KIND_COUNT && status == CARAT_OK; i++) {
+        if (kind_wanted(&kinds[i], type_text)) {
+            status = verify_all_of(&verify, &kinds[i]);
         }
-    }
-    if (status == CARAT_OK && deepest >= 16 && (!only || only == CARAT_F32)) {
-        status = verify_depth(&verify);
     }
     progress_end();
     exit_code = status == CARAT_OK ? EXIT_OK : command_failed(argv[0], "%s", carat_last_message());

@@ -979,8 +979,28 @@ class Measuring(Case):
         self.carat("verify", "--device", "cpu", *sizes, "--json", self.path("out.json"))
         with open(self.path("out.json"), encoding="utf-8") as file:
             results = json.load(file)["results"]
-        self.assertEqual({result["dtype"] for result in results}, set(TYPES))
+        mixed = {"tf32", "e4m3:e5m2", "e5m2:e4m3", "e4m3-fast", "e5m2:e4m3-fast"}
+        self.assertEqual({result["dtype"] for result in results}, set(TYPES) | mixed)
         self.assertEqual({result["outcome"] for result in results}, {"right"})
+        self.assertIn("gelu, tanh form", {result["contender"] for result in results})
+        # What the type's own result is judged by: the error of exact products summed in f32.
+        times = [
+            result["times_f32_sums"] for result in results
+            if result["dtype"] == "e4m3" and result["dtype_d"] == "bf16" and result["contender"] == "carat"
+        ]
+        self.assertEqual(len(times), 6)
+        self.assertTrue(all(0.5 < time <= 2 for time in times if time), times)
+
+    def test_verify_of_one_type(self):
+        for word, count in (("tf32", 1), ("e4m3", 3), ("e4m3-fast", 1), ("e5m2:e4m3", 2)):
+            output = self.path(f"{word}.json")
+            sizes = ("--size", 12, "--deepest", 0)
+            self.carat("verify", "--device", "cpu", "--type", word, *sizes, "--json", output)
+            with open(output, encoding="utf-8") as file:
+                dtypes = {result["dtype"] for result in json.load(file)["results"]}
+            self.assertEqual(len(dtypes), count)
+            self.assertTrue(all(dtype.startswith(word) for dtype in dtypes))
+        self.refused("'e4' is no element type", "verify", "--type", "e4", code=2)
 
     def test_no_gpu(self):
         for command in ("ladder", "ceiling"):
