@@ -25,13 +25,14 @@ typedef struct block_share {
  *                  ---------
  *                  .. the next band
  */
-static __device__ inline block_share share_of_block(const gemm_arguments *arguments, int32_t band)
+static __device__ inline block_share share_of_tile(const gemm_arguments *arguments, int32_t band, uint32_t index,
+                                                   int32_t tile_m, int32_t tile_n)
 {
-    /* A grid has less than 2^31 blocks, so all of this fits 32 bits, which divide several times faster. */
+    /* There are less than 2^31 tiles, so all of this fits 32 bits, which divide several times faster. */
     uint32_t tiles_m = (uint32_t)arguments->tiles_m;
     uint32_t tiles_n = (uint32_t)arguments->tiles_n;
-    uint32_t tile = blockIdx.x % (tiles_m * tiles_n);
-    uint32_t rest = blockIdx.x / (tiles_m * tiles_n);
+    uint32_t tile = index % (tiles_m * tiles_n);
+    uint32_t rest = index / (tiles_m * tiles_n);
 
     uint32_t height = (uint32_t)band < tiles_m ? (uint32_t)band : tiles_m;
     uint32_t first = tile / (height * tiles_n) * height;
@@ -41,14 +42,20 @@ static __device__ inline block_share share_of_block(const gemm_arguments *argume
     }
 
     block_share share;
-    share.row = (int64_t)(first + within % height) * TILE_M;
-    share.column = (int64_t)(within / height) * TILE_N;
+    share.row = (int64_t)(first + within % height) * tile_m;
+    share.column = (int64_t)(within / height) * tile_n;
     share.part = (int32_t)(rest % (uint32_t)arguments->parts);
     share.problem = rest / (uint32_t)arguments->parts;
     share.k_begin = share.part * arguments->k_per_part;
     share.k_end = share.k_begin + arguments->k_per_part < arguments->k ? share.k_begin + arguments->k_per_part
                                                                        : arguments->k;
     return share;
+}
+
+/* The share of a block where each has one tile. */
+static __device__ inline block_share share_of_block(const gemm_arguments *arguments, int32_t band)
+{
+    return share_of_tile(arguments, band, blockIdx.x, TILE_M, TILE_N);
 }
 
 #endif

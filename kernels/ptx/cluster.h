@@ -33,6 +33,14 @@ static __device__ inline uint32_t cluster_address(const void *pointer, uint32_t 
     return address;
 }
 
+/* threadIdx.x, read where this stands: nothing that follows from it is worked out before. */
+static __device__ inline uint32_t thread_number(void)
+{
+    uint32_t number;
+    asm volatile("mov.u32 %0, %%tid.x;" : "=r"(number));
+    return number;
+}
+
 /* `threads` threads meet at the block's barrier of that number (1 to 15; 0 is __syncthreads()). */
 static __device__ inline void barrier_sync(int number, int threads)
 {

@@ -37,37 +37,32 @@ static __device__ inline void mbarrier_arrive_expect(uint64_t *barrier, uint32_t
                  : "memory");
 }
 
-/* Arrives at the same barrier of block number `rank` of the cluster. */
+/* Arrives at the same barrier of block number `rank` of the cluster. It says nothing of what this thread wrote. */
 static __device__ inline void mbarrier_arrive_at(uint64_t *barrier, uint32_t rank)
 {
     asm volatile("{\n"
                  ".reg .b32 remote;\n"
                  "mapa.shared::cluster.u32 remote, %0, %1;\n"
-                 "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [remote];\n"
+                 "mbarrier.arrive.shared::cluster.b64 _, [remote];\n"
                  "}" ::"r"(shared_address(barrier)),
                  "r"(rank)
                  : "memory");
 }
 
-/* Whether the phase of that parity is over; the hardware lets the thread sleep a while before it says no. */
-static __device__ inline uint32_t mbarrier_try_wait(uint64_t *barrier, uint32_t parity)
-{
-    uint32_t over;
-    asm volatile("{\n"
-                 ".reg .pred over;\n"
-                 "mbarrier.try_wait.parity.shared::cta.b64 over, [%1], %2;\n"
-                 "selp.u32 %0, 1, 0, over;\n"
-                 "}"
-                 : "=r"(over)
-                 : "r"(shared_address(barrier)), "r"(parity)
-                 : "memory");
-    return over;
-}
-
+/*
+ * Waits until the phase of that parity is over. The loop is in the assembly: to the compiler's eyes all lanes leave
+ * it together, which it has to believe of the code around wgmma.
+ */
 static __device__ inline void mbarrier_wait(uint64_t *barrier, uint32_t parity)
 {
-    while (!mbarrier_try_wait(barrier, parity)) {
-    }
+    asm volatile("{\n"
+                 ".reg .pred over;\n"
+                 "again:\n"
+                 "mbarrier.try_wait.parity.shared::cta.b64 over, [%0], %1;\n"
+                 "@!over bra again;\n"
+                 "}" ::"r"(shared_address(barrier)),
+                 "r"(parity)
+                 : "memory");
 }
 
 #endif

@@ -8,7 +8,8 @@
  * The row that includes this file sets
  *
  *     WGMMA_N            columns of B: 8, 16, 32, 64, 96, 128, 192 or 256
- *     ELEMENT, ELEMENT_B the types; f32 elements are multiplied as tf32 (the 13 lowest bits are not looked at)
+ *     WGMMA_TYPE_A, _B   their elements: ELEMENT_...; f32 are multiplied as tf32 (the 13 lowest bits are not
+ *                        looked at); 8-bit floats may be mixed
  *     WGMMA_A_ACROSS     1: A lies in shared memory along its rows, not along k; 16-bit types alone
  *     WGMMA_B_ACROSS     1: B lies along its columns, not along k; the same
  *
@@ -19,7 +20,7 @@
 #ifndef CARAT_PTX_WGMMA_H
 #define CARAT_PTX_WGMMA_H
 
-#if ELEMENT == ELEMENT_S8
+#if WGMMA_TYPE_A == ELEMENT_S8
 typedef int32_t wgmma_sum;
 #define WGMMA_SUM(x) "+r"(x)
 #else
@@ -140,28 +141,31 @@ typedef float wgmma_sum;
 #error "WGMMA_N is none of the sizes above"
 #endif
 
-#if ELEMENT == ELEMENT_F16
+#if WGMMA_TYPE_A == ELEMENT_F16
 #define WGMMA_KIND "k16.f32.f16.f16"
-#elif ELEMENT == ELEMENT_BF16
+#elif WGMMA_TYPE_A == ELEMENT_BF16
 #define WGMMA_KIND "k16.f32.bf16.bf16"
-#elif ELEMENT == ELEMENT_F32
+#elif WGMMA_TYPE_A == ELEMENT_F32
 #define WGMMA_KIND "k8.f32.tf32.tf32"
-#elif ELEMENT == ELEMENT_S8
+#elif WGMMA_TYPE_A == ELEMENT_S8
 #define WGMMA_KIND "k32.s32.s8.s8"
-#elif ELEMENT == ELEMENT_E4M3 && ELEMENT_B == ELEMENT_E5M2
-#define WGMMA_KIND "k32.f32.e4m3.e5m2"
-#elif ELEMENT == ELEMENT_E4M3
+#elif WGMMA_TYPE_A == ELEMENT_E4M3 && WGMMA_TYPE_B == ELEMENT_E4M3
 #define WGMMA_KIND "k32.f32.e4m3.e4m3"
-#elif ELEMENT == ELEMENT_E5M2 && ELEMENT_B == ELEMENT_E4M3
+#elif WGMMA_TYPE_A == ELEMENT_E4M3 && WGMMA_TYPE_B == ELEMENT_E5M2
+#define WGMMA_KIND "k32.f32.e4m3.e5m2"
+#elif WGMMA_TYPE_A == ELEMENT_E5M2 && WGMMA_TYPE_B == ELEMENT_E4M3
 #define WGMMA_KIND "k32.f32.e5m2.e4m3"
-#elif ELEMENT == ELEMENT_E5M2
+#elif WGMMA_TYPE_A == ELEMENT_E5M2 && WGMMA_TYPE_B == ELEMENT_E5M2
 #define WGMMA_KIND "k32.f32.e5m2.e5m2"
+#else
+#error "wgmma does not multiply these types"
 #endif
+
 /* What follows the operands: factors 1 of A and B; for 16-bit types also how A and B lie. */
-#if ELEMENT == ELEMENT_S8
+#if WGMMA_TYPE_A == ELEMENT_S8
 #define WGMMA_REST "p;\n}"
 #define WGMMA_REST_A_REGISTERS "p;\n}"
-#elif ELEMENT == ELEMENT_F16 || ELEMENT == ELEMENT_BF16
+#elif WGMMA_TYPE_A == ELEMENT_F16 || WGMMA_TYPE_A == ELEMENT_BF16
 #define WGMMA_REST "p, 1, 1, " WGMMA_DIGIT(WGMMA_A_ACROSS) ", " WGMMA_DIGIT(WGMMA_B_ACROSS) ";\n}"
 #define WGMMA_REST_A_REGISTERS "p, 1, 1, " WGMMA_DIGIT(WGMMA_B_ACROSS) ";\n}"
 #define WGMMA_DIGIT(x) WGMMA_DIGIT_OF(x)
@@ -182,7 +186,8 @@ typedef float wgmma_sum;
  */
 static __device__ inline uint64_t wgmma_descriptor(const void *shared, uint32_t leading, uint32_t stride)
 {
-    return (uint64_t)(shared_address(shared) >> 4) | (uint64_t)(leading >> 4) << 16 |
+    /* An address has 18 bits; what stands above them is the block's number in its cluster. */
+    return (uint64_t)((shared_address(shared) & 0x3ffff) >> 4) | (uint64_t)(leading >> 4) << 16 |
            (uint64_t)(stride >> 4) << 32 | (uint64_t)1 << 62;
 }
 
