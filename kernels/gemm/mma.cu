@@ -140,13 +140,13 @@ typedef struct walk {
 } walk;
 
 /* The last place inside, for places beyond the edge. */
-static __device__ inline int clamp(int place, int64_t left) { return place < left ? place : (int)left - 1; }
+static __device__ inline int clamp(int place, int left) { return place < left ? place : left - 1; }
 
 /*
  * The walk over an operand whose tile begins at from and has left rows (columns of B) to the edge; offsets are to
  * each of its pieces.
  */
-static __device__ inline walk begin_walk(const element *from, int64_t ld, int64_t left, int along_k,
+static __device__ inline walk begin_walk(const element *from, int64_t ld, int left, int along_k,
                                          int row_bytes, int step, int pieces, uint32_t *offsets)
 {
     int row = (int)threadIdx.x / (row_bytes / 16);
@@ -159,7 +159,7 @@ static __device__ inline walk begin_walk(const element *from, int64_t ld, int64_
     w.bytes_per_k = SIZE * (along_k ? 1 : ld);
     if (!along_k) {
         at = clamp(at, left) / CHUNK * CHUNK;
-        w.bytes = left - at < CHUNK ? SIZE * (int)(left - at) : 16;
+        w.bytes = left - at < CHUNK ? SIZE * (left - at) : 16;
     }
     w.source = (const char *)(from + at + (along_k ? 0 : row * ld));
 #pragma unroll
@@ -423,14 +423,21 @@ static __device__ inline void write_row(slab *to, accumulator sum[COLUMNS][4], i
     }
 }
 
-/* Where a lane's part of D is: rows row, row + 32, ... */
+/* What a lane stores: LANE_ROWS rows of D, 32 apart, of AT_ONCE columns at a time. */
 typedef struct target {
     int64_t problem;
     int64_t row;
+    int rows;              /* how many of its rows lie in D */
     accumulator *partials; /* the block's part of a split k, or NULL */
     epilogue_scalars scalars;
     float bias[LANE_ROWS]; /* where it goes along the rows; else -0 */
 } target;
+
+/* How many of `most` places, `step` apart, lie below left. */
+static __device__ inline int count_inside(int64_t left, int step, int most)
+{
+    return left <= 0 ? 0 : left >= step * most ? most : ((int)left + step - 1) / step;
+}
 
 static __device__ inline target begin_target(const gemm_arguments *arguments, const block_share *share,
                                              int row)
@@ -439,93 +446,150 @@ static __device__ inline target begin_target(const gemm_arguments *arguments, co
     target to;
     to.problem = share->problem;
     to.row = share->row + row;
+    to.rows = count_inside(arguments->m - to.row, 32, LANE_ROWS);
     to.partials = 0;
     if (arguments->partials) {
         to.partials = (accumulator *)arguments->partials +
                       (share->problem * arguments->parts + share->part) * arguments->m * arguments->n;
-        return to;
     }
     to.scalars = epilogue_scalars_of(epilogue, arguments->alpha, arguments->beta);
 #pragma unroll
     for (int r = 0; r < LANE_ROWS; ++r) {
         to.bias[r] = -0.0f;
-        if (epilogue->bias && !epilogue->bias_along_n && to.row + 32 * r < arguments->m) {
+        if (epilogue->bias && !epilogue->bias_along_n && r < to.rows) {
             to.bias[r] = bias_of(epilogue, to.problem, to.row + 32 * r, 0);
         }
     }
     return to;
 }
 
-/* The lane's part of AT_ONCE columns of the slab to D (or the partial sums), from its column number column on. */
-static __device__ inline void store_columns(const gemm_arguments *arguments, const target *to,
-                                            const accumulator *from, int64_t column)
+/*
+ * The values to D as elements of type, and beta * C added to them. With a constant type that is straight code.
+ * Element number at is the first of them.
+ */
+static __device__ __forceinline__ void store_values(float value[AT_ONCE][LANE_ROWS], void *d, int64_t at,
+                                                    int64_t ld, int rows, int columns, int32_t type)
+{
+#pragma unroll
+    for (int c = 0; c < AT_ONCE; ++c) {
+#pragma unroll
+        for (int r = 0; r < LANE_ROWS; ++r) {
+            if (c < columns && r < rows) {
+                store_result_as(d, at + c * ld + 32 * r, type, value[c][r]);
+            }
+        }
+    }
+}
+
+static __device__ __forceinline__ void add_c(float value[AT_ONCE][LANE_ROWS], float beta, const void *from,
+                                             int64_t at, int64_t ld, int rows, int columns, int32_t type)
+{
+#pragma unroll
+    for (int c = 0; c < AT_ONCE; ++c) {
+#pragma unroll
+        for (int r = 0; r < LANE_ROWS; ++r) {
+            if (c < columns && r < rows) {
+                value[c][r] = fmaf(beta, load_result_as_f32(from, at + c * ld + 32 * r, type), value[c][r]);
+            }
+        }
+    }
+}
+
+/* Sums to D by way of f32, see epilogue.h. D is of the elements' type or f32. */
+static __device__ inline void finish_columns(const gemm_arguments *arguments, const target *to,
+                                             accumulator sum[AT_ONCE][LANE_ROWS], int64_t column, int columns)
 {
     const epilogue_arguments *epilogue = &arguments->epilogue;
-    int64_t m = arguments->m;
-    int64_t at_c = to->problem * arguments->stride_c + column * arguments->ldc + to->row;
-    int64_t at_d = to->problem * arguments->stride_d + column * arguments->ldd + to->row;
-    int inside[AT_ONCE * LANE_ROWS];
-    accumulator sum[AT_ONCE * LANE_ROWS];
+    int is_f32 = ELEMENT == ELEMENT_F32 || epilogue->result_type == ELEMENT_F32;
+    float value[AT_ONCE][LANE_ROWS];
 #pragma unroll
-    for (int i = 0; i < AT_ONCE * LANE_ROWS; ++i) {
-        inside[i] = column + i / LANE_ROWS < arguments->n && to->row + i % LANE_ROWS * 32 < m;
-        sum[i] = from[i / LANE_ROWS * (WARP_M + PAD) + i % LANE_ROWS * 32];
-    }
-    if (to->partials) {
+    for (int c = 0; c < AT_ONCE; ++c) {
 #pragma unroll
-        for (int i = 0; i < AT_ONCE * LANE_ROWS; ++i) {
-            if (inside[i]) {
-                to->partials[(column + i / LANE_ROWS) * m + to->row + i % LANE_ROWS * 32] = sum[i];
-            }
+        for (int r = 0; r < LANE_ROWS; ++r) {
+            value[c][r] = to->bias[r];
         }
-        return;
     }
-#if ELEMENT == ELEMENT_S8
-    if (epilogue->result_type == ELEMENT_S32) {
+    if (epilogue->bias && epilogue->bias_along_n) {
 #pragma unroll
-        for (int i = 0; i < AT_ONCE * LANE_ROWS; ++i) {
-            if (inside[i]) {
-                epilogue_element_s32(epilogue, scalar_s32(arguments->alpha), scalar_s32(arguments->beta),
-                                     to->problem, to->row + i % LANE_ROWS * 32, column + i / LANE_ROWS,
-                                     sum[i], arguments->c,
-                                     at_c + i / LANE_ROWS * arguments->ldc + i % LANE_ROWS * 32, arguments->d,
-                                     at_d + i / LANE_ROWS * arguments->ldd + i % LANE_ROWS * 32);
+        for (int c = 0; c < AT_ONCE; ++c) {
+            float bias = c < columns ? bias_of(epilogue, to->problem, 0, column + c) : 0;
+#pragma unroll
+            for (int r = 0; r < LANE_ROWS; ++r) {
+                value[c][r] = bias;
             }
-        }
-        return;
-    }
-#endif
-    float value[AT_ONCE * LANE_ROWS];
-#pragma unroll
-    for (int i = 0; i < AT_ONCE * LANE_ROWS; ++i) {
-        value[i] = to->bias[i % LANE_ROWS];
-        if (epilogue->bias && epilogue->bias_along_n && inside[i]) {
-            value[i] = bias_of(epilogue, to->problem, 0, column + i / LANE_ROWS);
         }
     }
     if (to->scalars.beta != 0) {
-#pragma unroll
-        for (int i = 0; i < AT_ONCE * LANE_ROWS; ++i) {
-            if (inside[i]) {
-                value[i] = addend_of(epilogue, to->scalars.beta, arguments->c,
-                                     at_c + i / LANE_ROWS * arguments->ldc + i % LANE_ROWS * 32, value[i]);
-            }
+        int64_t at = to->problem * arguments->stride_c + column * arguments->ldc + to->row;
+        if (is_f32) {
+            add_c(value, to->scalars.beta, arguments->c, at, arguments->ldc, to->rows, columns, ELEMENT_F32);
+        } else {
+            add_c(value, to->scalars.beta, arguments->c, at, arguments->ldc, to->rows, columns, ELEMENT);
         }
     }
 #pragma unroll
-    for (int i = 0; i < AT_ONCE * LANE_ROWS; ++i) {
-#if ELEMENT == ELEMENT_S8
-        value[i] = fmaf(to->scalars.alpha, (float)(int32_t)sum[i], value[i]);
-#else
-        value[i] = fmaf(to->scalars.alpha, sum[i], value[i]);
-#endif
-    }
-    activate_all(value, AT_ONCE * LANE_ROWS, epilogue->activation);
+    for (int c = 0; c < AT_ONCE; ++c) {
 #pragma unroll
-    for (int i = 0; i < AT_ONCE * LANE_ROWS; ++i) {
-        if (inside[i]) {
-            store_result_as(arguments->d, at_d + i / LANE_ROWS * arguments->ldd + i % LANE_ROWS * 32,
-                            epilogue->result_type, to->scalars.scale_d * value[i]);
+        for (int r = 0; r < LANE_ROWS; ++r) {
+#if ELEMENT == ELEMENT_S8
+            value[c][r] = fmaf(to->scalars.alpha, (float)(int32_t)sum[c][r], value[c][r]);
+#else
+            value[c][r] = fmaf(to->scalars.alpha, sum[c][r], value[c][r]);
+#endif
+        }
+    }
+    activate_all(&value[0][0], AT_ONCE * LANE_ROWS, epilogue->activation);
+#pragma unroll
+    for (int c = 0; c < AT_ONCE; ++c) {
+#pragma unroll
+        for (int r = 0; r < LANE_ROWS; ++r) {
+            value[c][r] *= to->scalars.scale_d;
+        }
+    }
+    int64_t at = to->problem * arguments->stride_d + column * arguments->ldd + to->row;
+    if (is_f32) {
+        store_values(value, arguments->d, at, arguments->ldd, to->rows, columns, ELEMENT_F32);
+    } else {
+        store_values(value, arguments->d, at, arguments->ldd, to->rows, columns, ELEMENT);
+    }
+}
+
+/* The lane's part of AT_ONCE columns of the slab to D, or to the partial sums. */
+static __device__ inline void store_columns(const gemm_arguments *arguments, const target *to,
+                                            const accumulator *from, int64_t column)
+{
+    int columns = count_inside(arguments->n - column, 1, AT_ONCE);
+    accumulator sum[AT_ONCE][LANE_ROWS];
+#pragma unroll
+    for (int c = 0; c < AT_ONCE; ++c) {
+#pragma unroll
+        for (int r = 0; r < LANE_ROWS; ++r) {
+            sum[c][r] = from[c * (WARP_M + PAD) + 32 * r];
+        }
+    }
+    if (!to->partials && (ELEMENT != ELEMENT_S8 || arguments->epilogue.result_type != ELEMENT_S32)) {
+        finish_columns(arguments, to, sum, column, columns);
+        return;
+    }
+#pragma unroll
+    for (int c = 0; c < AT_ONCE; ++c) {
+#pragma unroll
+        for (int r = 0; r < LANE_ROWS; ++r) {
+            int64_t i = to->row + 32 * r;
+            int64_t j = column + c;
+            if (c >= columns || r >= to->rows) {
+                continue;
+            }
+            if (to->partials) {
+                to->partials[j * arguments->m + i] = sum[c][r];
+                continue;
+            }
+#if ELEMENT == ELEMENT_S8
+            epilogue_element_s32(&arguments->epilogue, scalar_s32(arguments->alpha),
+                                 scalar_s32(arguments->beta), to->problem, i, j, sum[c][r], arguments->c,
+                                 to->problem * arguments->stride_c + j * arguments->ldc + i, arguments->d,
+                                 to->problem * arguments->stride_d + j * arguments->ldd + i);
+#endif
         }
     }
 }
@@ -559,7 +623,8 @@ KERNEL __launch_bounds__(THREADS_X, MIN_BLOCKS) KERNEL_NAME(gemm_arguments argum
     /* The block's share waits here for the last part: the loop has no register left for it. */
     __shared__ block_share kept;
     block_share share = share_of_block(&arguments, BAND);
-    if (alpha_is_zero(arguments.alpha, arguments.epilogue.result_type)) {
+    if (alpha_is_zero(arguments.alpha,
+                      ELEMENT == ELEMENT_S8 ? arguments.epilogue.result_type : ELEMENT_F32)) {
         share.k_end = share.k_begin;
     }
     if (threadIdx.x == 0) {
@@ -571,10 +636,11 @@ KERNEL __launch_bounds__(THREADS_X, MIN_BLOCKS) KERNEL_NAME(gemm_arguments argum
                        share.row * (A_ALONG_K ? lda : 1) + share.k_begin * (A_ALONG_K ? 1 : lda);
     const element *b = (const element *)arguments.b + share.problem * arguments.stride_b +
                        share.column * (B_ALONG_K ? ldb : 1) + share.k_begin * (B_ALONG_K ? 1 : ldb);
+    int rows = arguments.m - share.row < TILE_M ? (int)(arguments.m - share.row) : TILE_M;
+    int columns = arguments.n - share.column < TILE_N ? (int)(arguments.n - share.column) : TILE_N;
     walks next;
-    next.a = begin_walk(a, lda, arguments.m - share.row, A_ALONG_K, A_ROW, A_STEP, A_PIECES, next.a_offsets);
-    next.b =
-        begin_walk(b, ldb, arguments.n - share.column, B_ALONG_K, B_ROW, B_STEP, B_PIECES, next.b_offsets);
+    next.a = begin_walk(a, lda, rows, A_ALONG_K, A_ROW, A_STEP, A_PIECES, next.a_offsets);
+    next.b = begin_walk(b, ldb, columns, B_ALONG_K, B_ROW, B_STEP, B_PIECES, next.b_offsets);
 
     int warp = (int)threadIdx.x / 32;
     int row = warp % WARPS_M * WARP_M;
