@@ -233,7 +233,7 @@ static void check_row(const struct kernel *row)
                      option.reduced ? 3
                      : rung         ? 48
                                     : count,
-                     1, option.deadline);
+                     cases(2, 1), option.deadline);
     if (group.passed + group.failed + group.left_out == 0) {
         failed("%s: no trial was to be had that it does: %s", row->name, carat_last_message());
     }
@@ -345,9 +345,13 @@ static bool make_deep(int64_t index, void *what, struct trial *trial)
     (void)what;
     struct random random = random_of(GROUP_DEEP, index);
     *trial = random_trial(&random);
-    reshape(&random, trial, random_between(&random, 1, cases(300, 40)),
-            random_between(&random, 1, cases(300, 40)),
-            random_between(&random, cases(2000, 500), cases(16000, 1500)));
+    int64_t most = cases(300, 40);
+    int64_t k = random_between(&random, cases(2000, 500), cases(16000, 1500));
+    if (!option.reduced && index % 50 == 0) {
+        most = 64;
+        k = 262144;
+    }
+    reshape(&random, trial, random_between(&random, 1, most), random_between(&random, 1, most), k);
     return true;
 }
 
@@ -365,10 +369,11 @@ static bool make_batch(int64_t index, void *what, struct trial *trial)
     (void)what;
     struct random random = random_of(GROUP_BATCHES, index);
     *trial = random_trial(&random);
-    int64_t most = cases(150, 40);
+    bool many = !option.reduced && index % 20 == 0;
+    int64_t most = many ? 32 : cases(150, 40);
     reshape(&random, trial, random_between(&random, 1, most), random_between(&random, 1, most),
             random_between(&random, 1, most));
-    trial_random_batch(&random, cases(20, 4), trial);
+    trial_random_batch(&random, many ? 5000 : cases(20, 4), trial);
     return true;
 }
 
@@ -421,8 +426,12 @@ static bool make_large(int64_t index, void *what, struct trial *trial)
     (void)what;
     struct random random = random_of(GROUP_LARGE, index);
     *trial = random_trial(&random);
-    reshape(&random, trial, random_between(&random, 1000, 3000), random_between(&random, 1000, 3000),
-            random_between(&random, 500, 2000));
+    if (index % 8 == 0) { /* a layer of a language model on few tokens */
+        reshape(&random, trial, 8192, random_between(&random, 1, 64), random_between(&random, 3000, 5000));
+    } else {
+        reshape(&random, trial, random_between(&random, 1000, 3000), random_between(&random, 1000, 3000),
+                random_between(&random, 500, 2000));
+    }
     return true;
 }
 
