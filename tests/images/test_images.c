@@ -1,6 +1,7 @@
 /*
  * test_images.c - the compiled kernels as they lie in the library: every row of the catalogue has an image of its
- * own, with a kernel of the row's name and no other, for the row's architectures, that keeps nothing in local memory.
+ * own, with a kernel of the row's name and no other, for the row's architectures, that keeps nothing in local memory
+ * and whose blocks fit a multiprocessor.
  *
  * Fat binaries and the ELF files in them are taken apart here, without a tool of the CUDA toolkit. A fat binary is
  * a header of 16 bytes, then entries: each a header that says kind, architecture and size, and its bytes.
@@ -21,7 +22,11 @@
 
 #define FAT_MAGIC 0xba55ed50u
 #define ENTRY_ARCH_SPECIFIC 0x100000u /* of entry_header.flags: compiled for 90a, say, and not for 90 */
-enum { ENTRY_PTX = 1, ENTRY_ELF = 2, ATTRIBUTE_FRAME_SIZE = 0x11, FORMAT_SIZED = 4 };
+enum { ENTRY_PTX = 1, ENTRY_ELF = 2 };
+/* Of .nv.info: attributes of 8 bytes, whose second half is the number. */
+enum { FORMAT_SIZED = 4, ATTRIBUTE_FRAME_SIZE = 0x11, ATTRIBUTE_REGISTERS = 0x2f };
+#define REGISTERS 65536 /* of a multiprocessor, from Turing to Hopper */
+#define REGISTERS_UNIT 8
 
 /* The architectures that machine code is made for, where a row's own is not above them. */
 static const int targets[] = {IMAGE_TARGETS};
@@ -65,29 +70,55 @@ static Elf64_Shdr section(struct span elf, const Elf64_Ehdr *header, int index)
     return result;
 }
 
-/* Bytes of local memory that the kernels of an ELF file use: their largest frame, from its .nv.info. */
-static uint32_t largest_frame(struct span info)
+/* The largest number of an attribute in an ELF file's .nv.info. */
+static uint32_t largest(struct span info, int wanted)
 {
-    uint32_t largest = 0;
+    uint32_t result = 0;
     for (uint64_t offset = 0; offset + 4 <= info.size;) {
         const unsigned char *attribute = at(info, offset, 4);
         uint64_t size = attribute[0] == FORMAT_SIZED ? attribute[2] + 256u * attribute[3] : 0;
-        if (attribute[0] == FORMAT_SIZED && attribute[1] == ATTRIBUTE_FRAME_SIZE && size >= 8) {
-            uint32_t frame;
-            memcpy(&frame, at(info, offset + 8, 4), 4);
-            largest = frame > largest ? frame : largest;
+        if (attribute[0] == FORMAT_SIZED && attribute[1] == wanted && size >= 8) {
+            uint32_t number;
+            memcpy(&number, at(info, offset + 8, 4), 4);
+            result = number > result ? number : result;
         }
         offset += 4 + size;
     }
-    return largest;
+    return result;
 }
 
-/* Machine code with one kernel, the row's, without local memory. */
-static void check_elf(const struct kernel *row, struct span elf)
+/* Bytes of shared memory that a block may have at most. */
+static uint64_t most_shared(uint32_t arch) { return arch < 80 ? 65536 : arch < 90 ? 166912 : 232448; }
+
+/* What the driver would otherwise find out at a launch: nothing spilled, and room for as many blocks as promised. */
+static void check_resources(const struct kernel *row, uint32_t arch, struct span info, uint64_t static_shared)
+{
+    uint32_t frame = largest(info, ATTRIBUTE_FRAME_SIZE);
+    uint32_t registers = largest(info, ATTRIBUTE_REGISTERS);
+    uint32_t threads = (uint32_t)(row->threads_x * (row->threads_y ? row->threads_y : 1));
+    uint32_t blocks = row->min_blocks > 0 ? (uint32_t)row->min_blocks : 1;
+    uint64_t shared = static_shared + (uint64_t)row->shared_bytes;
+    if (frame != 0) {
+        fail_msg("%s keeps %u bytes a thread in local memory on sm_%u", row->name, frame, arch);
+    }
+    assert_true(registers > 0);
+    registers = (registers + REGISTERS_UNIT - 1) / REGISTERS_UNIT * REGISTERS_UNIT;
+    if (registers * threads > REGISTERS) {
+        fail_msg("%s wants %u registers for each of %u threads on sm_%u", row->name, registers, threads,
+                 arch);
+    }
+    if (shared > most_shared(arch)) {
+        fail_msg("%s wants %lu bytes of shared memory on sm_%u", row->name, (unsigned long)shared, arch);
+    }
+}
+
+/* Machine code with one kernel, the row's. */
+static void check_elf(const struct kernel *row, uint32_t arch, struct span elf)
 {
     Elf64_Ehdr header;
     int kernels = 0;
-    bool told = false;
+    uint64_t static_shared = 0;
+    struct span info = {NULL, 0};
     memcpy(&header, at(elf, 0, sizeof(header)), sizeof(header));
     assert_memory_equal(header.e_ident, ELFMAG, SELFMAG);
     Elf64_Shdr names = section(elf, &header, header.e_shstrndx);
@@ -99,16 +130,14 @@ static void check_elf(const struct kernel *row, struct span elf)
             assert_true(shdr.sh_size > 0);
             kernels++;
         } else if (strcmp(name, ".nv.info") == 0) {
-            uint32_t frame =
-                largest_frame((struct span){at(elf, shdr.sh_offset, shdr.sh_size), shdr.sh_size});
-            if (frame != 0) {
-                fail_msg("%s keeps %u bytes a thread in local memory", row->name, frame);
-            }
-            told = true;
+            info = (struct span){at(elf, shdr.sh_offset, shdr.sh_size), shdr.sh_size};
+        } else if (strncmp(name, ".nv.shared.", 11) == 0 && strcmp(name + 11, row->name) == 0) {
+            static_shared = shdr.sh_size;
         }
     }
     assert_int_equal(kernels, 1);
-    assert_true(told);
+    assert_non_null(info.bytes);
+    check_resources(row, arch, info, static_shared);
 }
 
 /* An image's entries are exactly those that the row asks for. */
@@ -129,7 +158,7 @@ static void check_image(const struct kernel *row)
         bool is_specific = (entry.flags & ENTRY_ARCH_SPECIFIC) != 0;
         assert_int_equal(is_specific, row->arch_specific);
         if (entry.kind == ENTRY_ELF) {
-            check_elf(row, content);
+            check_elf(row, entry.arch, content);
             specific += is_specific && (int)entry.arch == row->arch;
             for (int i = 0; i < TARGET_COUNT; i++) {
                 found[i] = found[i] || (!is_specific && targets[i] == (int)entry.arch);
