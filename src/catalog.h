@@ -18,7 +18,8 @@ struct kernel {
     int arch_specific;  /* 1 for 90a: this architecture and no later one */
     int operation;      /* OPERATION_... */
     int element;        /* ELEMENT_... of A and B */
-    int element_bytes;  /* transpose: the size of an element */
+    int element_bytes;  /* transpose and pack: the size of an element */
+    int converts;       /* pack: 1 where 8-bit floats become f16 */
     int element_b;      /* of B where it is another than A's, else 0 */
     int accuracy;       /* ACCURACY_FAST: only for who allows it; 0: for all */
     int epilogue;       /* 1: knows all of epilogue_arguments; 0: alpha and beta alone, C and D of its own type */

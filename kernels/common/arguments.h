@@ -95,8 +95,9 @@ typedef struct tensor_map {
  *     b    the same of B
  *     d    128 bytes along m x BOX_D columns; not valid, and not used, where d_by_map is 0
  *
- * Blocks are persistent: gridDim.x is what fits the device at most, a multiple of CLUSTER, and blocks go on
- * from tile to tile in the order that blockIdx.x would have, see gemm_arguments.
+ * A cluster's tile is CLUSTER tiles side by side, along n where SWAPPED is 1, else along m; tiles_m and tiles_n
+ * count those. Blocks are persistent: gridDim.x is what fits the device at most, a multiple of CLUSTER, and the
+ * clusters go on from tile to tile in the order that blockIdx.x would have, see gemm_arguments.
  */
 typedef struct tensor_gemm_arguments {
     tensor_map a;
@@ -104,7 +105,7 @@ typedef struct tensor_gemm_arguments {
     tensor_map d;
     gemm_arguments gemm;
     int32_t d_by_map;
-    int32_t unused;
+    int32_t tiles; /* of all clusters, parts and problems together */
 } tensor_gemm_arguments;
 
 /*
@@ -130,8 +131,12 @@ typedef struct reduce_arguments {
 } reduce_arguments;
 
 /*
- * One operand of a pack: rows x columns, ld apart, to rows_to x columns_to, ld_to apart, zero where there is
- * nothing to copy. Strides as in gemm_arguments.
+ * One operand of a pack: rows x columns, ld apart, go to columns_to columns of ld_to elements (a multiple of 128
+ * bytes) without gaps, zero where there is nothing to copy; where turned is 1, the transpose of them does. With
+ * stride 0 all problems share one matrix, and problems is 1.
+ *
+ * Blocks: turned, tiles_m * tiles_n * problems, TILE_M x TILE_N of the columns_to x ld_to elements that are read;
+ * else ceil(packs / (THREADS_X * 4)), where packs = columns_to * ld_to * problems elements of 16 bytes together.
  */
 typedef struct pack_operand {
     const void *from;
@@ -140,24 +145,25 @@ typedef struct pack_operand {
     int64_t columns;
     int64_t ld;
     int64_t stride;
-    int64_t rows_to;
     int64_t columns_to;
     int64_t ld_to;
-    int64_t stride_to;
-    int32_t tiles_m; /* of rows_to x columns_to */
+    int64_t problems;
+    int32_t tiles_m;
     int32_t tiles_n;
+    int32_t turned;
+    int32_t type; /* ELEMENT_..., where it becomes another */
 } pack_operand;
 
 /*
- * Both operands of a product, copied so that their columns are aligned: see kernels/memory/pack.cu. The first
- * blocks_a blocks are A's, one a tile and problem, the rest B's. Where alpha is 0 nothing is read.
+ * The operands of a product, copied as its kernel wants them: see kernels/memory/pack.cu. The first
+ * blocks_a blocks are A's, the rest B's. Where alpha is 0 nothing is read.
  */
 typedef struct pack_arguments {
     pack_operand a;
     pack_operand b;
     scalar_argument alpha;
     int32_t blocks_a;
-    int32_t unused;
+    int32_t result_type; /* of D, which says what alpha's is */
 } pack_arguments;
 
 /*

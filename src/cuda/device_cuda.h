@@ -119,6 +119,16 @@ carat_status workspace_of_stream(struct cuda_device *device, CUstream stream, si
 /* Frees the workspace of a stream that is about to be destroyed. */
 carat_status workspace_drop(struct cuda_device *device, CUstream stream);
 
+/* ---- Rows whose tiles the copy engine moves (tensor_map.c) ---- */
+
+/*
+ * Launches a row with TENSOR_MAPS=1. blocks counts the tiles of all clusters, parts and problems, as arguments'
+ * tiles_m and tiles_n do; how many blocks share them is decided here.
+ */
+carat_status tensor_launch(struct cuda_device *device, const struct kernel *kernel,
+                           const struct problem *product, const gemm_arguments *arguments, int64_t blocks,
+                           CUstream stream);
+
 /* ---- Kernels (kernels.c) ---- */
 
 /* The row's function, loaded at first use. */
@@ -129,9 +139,6 @@ void kernels_unload(struct cuda_device *device);
 carat_status kernel_launch(struct cuda_device *device, const struct kernel *kernel, int64_t blocks,
                            const void *arguments, CUstream stream);
 
-/* Whether A or B of the row's product may begin there. */
-bool kernel_takes_address(const struct kernel *kernel, const void *address);
-
 /* ---- Running on device memory (launch.c) ---- */
 
 /* The value where the scalar is in host memory, else its address. */
@@ -141,15 +148,23 @@ carat_status scalar_of(struct cuda_device *device, const char *name, carat_type 
 /* Whether the scalar is known here, and 0 (of either sign). */
 bool scalar_is_zero(const scalar_argument *scalar, carat_type type);
 
-/* The operands of a product whose matrices are in device memory. */
+/* The operands of a product whose matrices and bias are in device memory. */
 struct device_operands {
     scalar_argument alpha;
     scalar_argument beta;
+    scalar_argument scale_a; /* 1 where the caller gave none */
+    scalar_argument scale_b;
+    scalar_argument scale_d;
     const void *a;
     const void *b;
     const void *c;
     void *d;
+    const void *bias; /* NULL where there is none */
 };
+
+/* The scalars of a call, and its pointers as they are. */
+carat_status operands_of(struct cuda_device *device, const struct problem *problem,
+                         const struct operands *operands, struct device_operands *placed);
 
 /* Puts the plan's steps on the stream; workspace has the plan's workspace_bytes. */
 carat_status plan_launch(struct cuda_device *device, const struct plan *plan,

@@ -150,6 +150,46 @@ typedef struct CUDA_MEMCPY2D {
     size_t Height;
 } CUDA_MEMCPY2D;
 
+/* How cuTensorMapEncodeTiled is told of a matrix. */
+typedef enum CUtensorMapDataType {
+    CU_TENSOR_MAP_DATA_TYPE_UINT8 = 0,
+    CU_TENSOR_MAP_DATA_TYPE_UINT16 = 1,
+    CU_TENSOR_MAP_DATA_TYPE_UINT32 = 2,
+    CU_TENSOR_MAP_DATA_TYPE_TFLOAT32 = 11 /* f32 that is rounded to tf32 on its way */
+} CUtensorMapDataType;
+
+typedef enum CUtensorMapInterleave { CU_TENSOR_MAP_INTERLEAVE_NONE = 0 } CUtensorMapInterleave;
+typedef enum CUtensorMapSwizzle { CU_TENSOR_MAP_SWIZZLE_128B = 3 } CUtensorMapSwizzle;
+typedef enum CUtensorMapL2promotion { CU_TENSOR_MAP_L2_PROMOTION_L2_128B = 2 } CUtensorMapL2promotion;
+typedef enum CUtensorMapFloatOOBfill { CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE = 0 } CUtensorMapFloatOOBfill;
+
+/* cuLaunchKernelEx */
+typedef enum CUlaunchAttributeID {
+    CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION = 6 /* value: int, 1 */
+} CUlaunchAttributeID;
+
+typedef struct CUlaunchAttribute {
+    CUlaunchAttributeID id;
+    char pad[8 - sizeof(CUlaunchAttributeID)];
+    union {
+        char pad[64];
+        int programmaticStreamSerializationAllowed;
+    } value;
+} CUlaunchAttribute;
+
+typedef struct CUlaunchConfig {
+    unsigned gridDimX;
+    unsigned gridDimY;
+    unsigned gridDimZ;
+    unsigned blockDimX;
+    unsigned blockDimY;
+    unsigned blockDimZ;
+    unsigned sharedMemBytes;
+    CUstream hStream;
+    CUlaunchAttribute *attrs;
+    unsigned numAttrs;
+} CUlaunchConfig;
+
 /* Every function that Carat calls: X(name, parameters), each returning CUresult. */
 #define CARAT_DRIVER_FUNCTIONS(X)                                                                            \
     X(cuInit, (unsigned flags))                                                                              \
@@ -205,6 +245,12 @@ typedef struct CUDA_MEMCPY2D {
       (int *blocks, CUfunction function, int threads, size_t shared_bytes))                                  \
     X(cuLaunchKernel, (CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z,               \
                        unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,          \
-                       CUstream stream, void **arguments, void **extra))
+                       CUstream stream, void **arguments, void **extra))                                     \
+    X(cuLaunchKernelEx, (const CUlaunchConfig *config, CUfunction function, void **arguments, void **extra)) \
+    X(cuTensorMapEncodeTiled,                                                                                \
+      (void *map, CUtensorMapDataType type, unsigned rank, void *address, const unsigned long long *lengths, \
+       const unsigned long long *strides, const unsigned *box, const unsigned *element_strides,              \
+       CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle, CUtensorMapL2promotion promotion,       \
+       CUtensorMapFloatOOBfill fill))
 
 #endif

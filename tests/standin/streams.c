@@ -500,22 +500,22 @@ CUresult cuMemsetD8Async(CUdeviceptr pointer, unsigned char byte, size_t bytes, 
 
 /* ---- Launches ------------------------------------------------------------------------------- */
 
-CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
-                        unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
-                        CUstream handle, void **arguments, void **extra)
+/* Checks a launch and puts it on its stream. */
+static CUresult put_launch(const CUlaunchConfig *config, CUfunction function, void **arguments, void **extra)
 {
-    CALL("cuLaunchKernel", NEEDS_CONTEXT);
-    struct CUstream_st *stream = stream_of(handle);
+    struct CUstream_st *stream = stream_of(config->hStream);
     if (!stream || !is_function(function)) {
         return CUDA_ERROR_INVALID_HANDLE;
     }
-    if (!grid_x || !grid_y || !grid_z || grid_x > MOST_GRID_X || grid_y > MOST_GRID_YZ ||
-        grid_z > MOST_GRID_YZ || !block_x || !block_y || !block_z || block_x > MOST_BLOCK_XY ||
-        block_y > MOST_BLOCK_XY || block_z > MOST_BLOCK_Z ||
-        (int)shared_bytes > function->dynamic_shared_limit || !arguments || extra) {
+    if (!config->gridDimX || !config->gridDimY || !config->gridDimZ || config->gridDimX > MOST_GRID_X ||
+        config->gridDimY > MOST_GRID_YZ || config->gridDimZ > MOST_GRID_YZ || !config->blockDimX ||
+        !config->blockDimY || !config->blockDimZ || config->blockDimX > MOST_BLOCK_XY ||
+        config->blockDimY > MOST_BLOCK_XY || config->blockDimZ > MOST_BLOCK_Z ||
+        (int)config->sharedMemBytes > function->dynamic_shared_limit || !arguments || extra) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    if ((uint64_t)block_x * block_y * block_z > (uint64_t)function->kernel->threads) {
+    if ((uint64_t)config->blockDimX * config->blockDimY * config->blockDimZ >
+        (uint64_t)function->kernel->threads) {
         return CUDA_ERROR_INVALID_VALUE; /* more than the kernel was built for */
     }
     struct operation *launch = make_operation(KERNEL_LAUNCH);
@@ -526,10 +526,63 @@ CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, u
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     launch->function = function;
-    launch->launch =
-        (struct cpu_launch){{grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, shared_bytes, 0};
+    launch->launch = (struct cpu_launch){{config->gridDimX, config->gridDimY, config->gridDimZ},
+                                         {config->blockDimX, config->blockDimY, config->blockDimZ},
+                                         config->sharedMemBytes,
+                                         0};
     launch->arguments = memcpy(copied, arguments[0], bytes);
     return put(stream, launch);
+}
+
+CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+                        unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
+                        CUstream stream, void **arguments, void **extra)
+{
+    CALL("cuLaunchKernel", NEEDS_CONTEXT);
+    CUlaunchConfig config = {grid_x,  grid_y,       grid_z, block_x, block_y,
+                             block_z, shared_bytes, stream, NULL,    0};
+    return put_launch(&config, function, arguments, extra);
+}
+
+/* Kernels run one after the other here, so one that may start early starts when it must have. */
+CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, void **arguments, void **extra)
+{
+    CALL("cuLaunchKernelEx", NEEDS_CONTEXT);
+    if (!config || (config->numAttrs > 0 && !config->attrs)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    for (unsigned i = 0; i < config->numAttrs; ++i) {
+        if (config->attrs[i].id != CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION) {
+            return CUDA_ERROR_INVALID_VALUE;
+        }
+    }
+    return put_launch(config, function, arguments, extra);
+}
+
+/* What the driver demands of a map; no kernel here reads one. */
+CUresult cuTensorMapEncodeTiled(void *map, CUtensorMapDataType type, unsigned rank, void *address,
+                                const unsigned long long *lengths, const unsigned long long *strides,
+                                const unsigned *box, const unsigned *element_strides,
+                                CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle,
+                                CUtensorMapL2promotion promotion, CUtensorMapFloatOOBfill fill)
+{
+    CALL("cuTensorMapEncodeTiled", NEEDS_CONTEXT);
+    (void)type;
+    (void)interleave;
+    (void)swizzle;
+    (void)promotion;
+    (void)fill;
+    if (!map || (uintptr_t)map % 64 || rank < 3 || rank > 5 || (uintptr_t)address % 16 || !address) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    for (unsigned i = 0; i < rank; ++i) {
+        bool stride_wrong = i + 1 < rank && (strides[i] % 16 || !strides[i] || strides[i] >= 1ull << 40);
+        if (!lengths[i] || lengths[i] > 1ull << 32 || stride_wrong || !box[i] || box[i] > 256 ||
+            element_strides[i] != 1) {
+            return CUDA_ERROR_INVALID_VALUE;
+        }
+    }
+    return call.result;
 }
 
 /* ---- Streams -------------------------------------------------------------------------------- */

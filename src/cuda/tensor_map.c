@@ -1,0 +1,148 @@
+/*
+ * tensor_map.c - launches the rows whose tiles the copy engine moves: the maps by which it sees the matrices, and
+ * how many persistent blocks share the tiles.
+ */
+#include "device_cuda.h"
+
+#include <string.h>
+
+#include "status.h"
+
+#define ROW_BYTES 128  /* of a box under the 128-byte swizzle */
+#define ACROSS 64      /* elements of such a row of 16-bit elements */
+#define BUFFER_ROWS 64 /* columns of D that are stored at once, at most: see kernels/gemm/wgmma_epilogue.h */
+#define MAP_ALIGNMENT 16 /* of addresses and strides */
+#define MOST_LENGTH ((int64_t)1 << 31)
+#define MOST_STRIDE ((int64_t)1 << 40)
+
+/* A stored matrix and the box in which it is moved. */
+struct boxed {
+    const void *address;
+    struct extent extent;
+    carat_type type;
+    bool rounded; /* f32 to tf32 */
+    int64_t box_rows;
+    int64_t box_columns;
+};
+
+/* Whether the engine can address the matrix. */
+static bool has_map(const void *address, const struct extent *extent)
+{
+    int64_t bytes = (int64_t)extent->element_bytes;
+    return (uintptr_t)address % MAP_ALIGNMENT == 0 && extent->ld * bytes % MAP_ALIGNMENT == 0 &&
+           extent->stride * bytes % MAP_ALIGNMENT == 0 && extent->rows < MOST_LENGTH &&
+           extent->columns < MOST_LENGTH && extent->batch < MOST_LENGTH && extent->ld * bytes < MOST_STRIDE &&
+           extent->stride * bytes < MOST_STRIDE;
+}
+
+static carat_status make_map(struct cuda_device *device, const struct boxed *matrix, tensor_map *map)
+{
+    const struct extent *extent = &matrix->extent;
+    unsigned long long bytes = extent->element_bytes;
+    bool shared = extent->stride == 0;
+    CUtensorMapDataType type = bytes == 1   ? CU_TENSOR_MAP_DATA_TYPE_UINT8
+                               : bytes == 2 ? CU_TENSOR_MAP_DATA_TYPE_UINT16
+                                            : CU_TENSOR_MAP_DATA_TYPE_UINT32;
+    if (matrix->rounded) {
+        type = CU_TENSOR_MAP_DATA_TYPE_TFLOAT32;
+    }
+    const unsigned long long lengths[3] = {(unsigned long long)extent->rows,
+                                           (unsigned long long)extent->columns,
+                                           shared ? 1 : (unsigned long long)extent->batch};
+    /* Of a single matrix the way to the next is never gone, but has to be a stride. */
+    const unsigned long long strides[2] = {(unsigned long long)extent->ld * bytes,
+                                           shared ? MAP_ALIGNMENT
+                                                  : (unsigned long long)extent->stride * bytes};
+    const unsigned box[3] = {(unsigned)matrix->box_rows, (unsigned)matrix->box_columns, 1};
+    const unsigned steps[3] = {1, 1, 1};
+    return DRIVER(device, cuTensorMapEncodeTiled(
+                              map, type, 3, (void *)(uintptr_t)matrix->address, lengths, strides, box, steps,
+                              CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+                              CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE));
+}
+
+/* An operand: boxes of 128 bytes of k by `wide` rows where it runs along k, else of 64 elements by TILE_K. */
+static struct boxed operand_of(const struct kernel *kernel, const void *address, struct extent extent,
+                               carat_type type, bool along_k, int64_t wide)
+{
+    struct boxed matrix = {
+        .address = address,
+        .extent = extent,
+        .type = type,
+        .rounded = type == CARAT_F32,
+        .box_rows = along_k ? ROW_BYTES / (int64_t)extent.element_bytes : ACROSS,
+        .box_columns = along_k ? wide : kernel->tile_k,
+    };
+    return matrix;
+}
+
+/* D, or the partial sums, one matrix a part and problem. */
+static struct boxed destination_of(const struct kernel *kernel, const struct problem *product,
+                                   const gemm_arguments *arguments)
+{
+    struct boxed matrix = {.address = arguments->d, .extent = problem_extent_d(product)};
+    if (arguments->partials) {
+        matrix.address = arguments->partials;
+        matrix.extent = (struct extent){
+            .rows = product->m,
+            .columns = product->n,
+            .ld = product->m,
+            .batch = product->batch * arguments->parts,
+            .stride = product->m * product->n,
+            .element_bytes = carat_type_size(problem_sum_type(product)),
+        };
+    }
+    matrix.box_rows = ROW_BYTES / (int64_t)matrix.extent.element_bytes;
+    matrix.box_columns = kernel->swapped || kernel->tile_n > BUFFER_ROWS ? BUFFER_ROWS : kernel->tile_n;
+    return matrix;
+}
+
+/* Whether a buffer's rows are full where the matrix goes on: 8-bit results fill 128 bytes in wide tiles alone. */
+static bool fills_boxes(const struct kernel *kernel, const struct boxed *matrix)
+{
+    return matrix->extent.element_bytes > 1 || (kernel->swapped && kernel->tile_m % ROW_BYTES == 0);
+}
+
+static carat_status make_maps(struct cuda_device *device, const struct kernel *kernel,
+                              const struct problem *product, const gemm_arguments *gemm,
+                              tensor_gemm_arguments *arguments)
+{
+    /* The blocks of a cluster load their shares of what the instruction has as its columns. */
+    int64_t cluster = kernel->cluster > 1 ? kernel->cluster : 1;
+    struct boxed a = operand_of(kernel, gemm->a, problem_extent_a(product), product->type_a, product->trans_a,
+                                kernel->tile_m / (kernel->swapped ? cluster : 1));
+    struct boxed b = operand_of(kernel, gemm->b, problem_extent_b(product), product->type_b,
+                                !product->trans_b, kernel->tile_n / (kernel->swapped ? 1 : cluster));
+    struct boxed d = destination_of(kernel, product, gemm);
+    arguments->d_by_map = has_map(d.address, &d.extent) && fills_boxes(kernel, &d);
+    if (arguments->d_by_map) {
+        CARAT_TRY(make_map(device, &d, &arguments->d));
+    }
+    /* Where nothing is summed A and B may be missing, and are not looked at. */
+    bool reads = product->k > 0 && gemm->a && gemm->b;
+    if (!reads) {
+        return CARAT_OK;
+    }
+    if (!has_map(a.address, &a.extent) || !has_map(b.address, &b.extent)) {
+        return fail(CARAT_UNSUPPORTED, "kernel %s wants A and B at multiples of %d bytes, columns too",
+                    kernel->name, MAP_ALIGNMENT);
+    }
+    CARAT_TRY(make_map(device, &a, &arguments->a));
+    return make_map(device, &b, &arguments->b);
+}
+
+carat_status tensor_launch(struct cuda_device *device, const struct kernel *kernel,
+                           const struct problem *product, const gemm_arguments *gemm, int64_t blocks,
+                           CUstream stream)
+{
+    tensor_gemm_arguments arguments;
+    memset(&arguments, 0, sizeof(arguments));
+    arguments.gemm = *gemm;
+    arguments.tiles = (int32_t)blocks;
+    CARAT_TRY(make_maps(device, kernel, product, gemm, &arguments));
+    int64_t cluster = kernel->cluster > 1 ? kernel->cluster : 1;
+    int64_t resident = kernel->min_blocks > 1 ? kernel->min_blocks : 1;
+    int64_t clusters = device->base.traits.multiprocessors * resident / cluster;
+    return kernel_launch(device, kernel, (blocks < clusters ? blocks : clusters) * cluster, &arguments,
+                         stream);
+}
