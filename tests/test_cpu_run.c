@@ -27,6 +27,7 @@ uint16_t f16_from_f32(float value);
 float f32_from_bf16(uint16_t bits);
 uint16_t bf16_from_f32(float value);
 uint32_t dot4_s8(uint32_t x, uint32_t y, uint32_t sum);
+uint32_t tf32_from_f32(uint32_t bits);
 
 /* Runs a sample with one seed and returns what it made of 1, 2, 3, ...; the caller frees it. */
 static float *outcome(const char *name, uint64_t seed)
@@ -170,12 +171,13 @@ static void faults_end_the_program(void **state)
     assert_dies("sample_copy_unaligned", "aligned");
     assert_dies("sample_copy_past_global", "outside of every buffer");
     assert_dies("sample_mma_of_some", "diverge");
+    assert_dies("sample_ldmatrix_unaligned", "aligned");
+    assert_dies("sample_mma_no_tf32", "is no tf32");
 }
 
-static void matrix_products_are_products(void **state)
+static void assert_multiplies(const char *name)
 {
-    (void)state;
-    const struct cpu_kernel *kernel = cpu_kernel_find("sample_mma_right");
+    const struct cpu_kernel *kernel = cpu_kernel_find(name);
     assert_non_null(kernel);
     double d[16 * 8];
     scale_add_arguments arguments = {.m = COUNT, .n = 1, .b = d};
@@ -190,6 +192,13 @@ static void matrix_products_are_products(void **state)
             assert_true(d[row * 8 + column] == sum);
         }
     }
+}
+
+static void matrix_products_are_products(void **state)
+{
+    (void)state;
+    assert_multiplies("sample_mma_right");
+    assert_multiplies("sample_ldmatrix_right");
 }
 
 /* ---- Conversions ---- */
@@ -268,6 +277,20 @@ static void bf16_rounds_to_nearest_even(void **state)
     assert_true(isnan(f32_from_bf16(bf16_from_f32(nan_value))));
 }
 
+static void tf32_rounds_to_nearest_ties_away(void **state)
+{
+    (void)state;
+    static const uint32_t pairs[][2] = {
+        {0x3f800000, 0x3f800000}, {0x3f800fff, 0x3f800000}, {0x3f801000, 0x3f802000},
+        {0x3f802fff, 0x3f802000}, {0xbf803000, 0xbf804000}, {0x3fffffff, 0x40000000},
+        {0x00000fff, 0x00000000}, {0x80001000, 0x80002000}, {0x7f7fffff, 0x7f800000},
+        {0x7f800000, 0x7f800000}, {0xff800000, 0xff800000}, {0x7fffffff, 0x7fffe000},
+    };
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; ++i) {
+        assert_int_equal(tf32_from_f32(pairs[i][0]), pairs[i][1]);
+    }
+}
+
 static void dot4_takes_signed_bytes_and_wraps(void **state)
 {
     (void)state;
@@ -290,6 +313,7 @@ int main(void)
         cmocka_unit_test(every_f16_goes_up_and_comes_back),
         cmocka_unit_test(f16_rounds_to_nearest_even),
         cmocka_unit_test(bf16_rounds_to_nearest_even),
+        cmocka_unit_test(tf32_rounds_to_nearest_ties_away),
         cmocka_unit_test(dot4_takes_signed_bytes_and_wraps),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -26,6 +26,9 @@
 #define SAMPLE_COPY_TOO_SOON 15
 #define SAMPLE_MMA_RIGHT 16
 #define SAMPLE_MMA_OF_SOME 17
+#define SAMPLE_LDMATRIX_RIGHT 18
+#define SAMPLE_LDMATRIX_UNALIGNED 19
+#define SAMPLE_MMA_NO_TF32 20
 
 KERNEL KERNEL_NAME(scale_add_arguments arguments)
 {
@@ -125,5 +128,35 @@ KERNEL KERNEL_NAME(scale_add_arguments arguments)
             ((double *)arguments.b)[(lane / 4 + 8 * r) * 8 + 2 * (lane % 4) + c] = d[2 * r + c];
         }
     }
+
+#elif SAMPLE == SAMPLE_LDMATRIX_RIGHT || SAMPLE == SAMPLE_LDMATRIX_UNALIGNED
+    /* The same product in f16: A lies row by row, B too, and so is read transposed. The warps do the same. */
+    __shared__ __align__(16) uint16_t both[2][16][16];
+    for (int at = i; at < 256; at += COUNT) {
+        both[0][at / 16][at % 16] = f16_from_f32((float)(at / 16 + at % 16));
+        both[1][at / 16][at % 16] = f16_from_f32((float)(at / 16 - at % 16));
+    }
+    __syncthreads();
+    int lane = i % 32;
+    int shift = SAMPLE == SAMPLE_LDMATRIX_UNALIGNED ? 4 : 0;
+    uint32_t from_a[4];
+    uint32_t from_b[4];
+    float d[4] = {0, 0, 0, 0};
+    ldmatrix_x4(from_a, &both[0][lane % 16][lane / 16 * 8 + shift]);
+    ldmatrix_x4_trans(from_b, &both[1][lane % 16][lane / 16 * 8]);
+    mma_f16_16x8x16(d, from_a, from_b);
+    for (int r = 0; r < 2; ++r) {
+        for (int c = 0; c < 2; ++c) {
+            ((double *)arguments.b)[(lane / 4 + 8 * r) * 8 + 2 * (lane % 4) + c] = d[2 * r + c];
+        }
+    }
+
+#elif SAMPLE == SAMPLE_MMA_NO_TF32
+    /* 1 + 2^-12, which tf32 cannot hold. */
+    uint32_t word = 0x3f800800u;
+    uint32_t at_a[4] = {word, word, word, word};
+    float d[4] = {0, 0, 0, 0};
+    mma_tf32_16x8x8(d, at_a, at_a);
+    b[i] = d[0];
 #endif
 }
