@@ -103,9 +103,9 @@ static void check_resources(const struct kernel *row, uint32_t arch, struct span
     }
     assert_true(registers > 0);
     registers = (registers + REGISTERS_UNIT - 1) / REGISTERS_UNIT * REGISTERS_UNIT;
-    if (registers * threads > REGISTERS) {
-        fail_msg("%s wants %u registers for each of %u threads on sm_%u", row->name, registers, threads,
-                 arch);
+    if (registers * threads * blocks > REGISTERS) {
+        fail_msg("%s wants %u registers for each of %u threads of %u blocks on sm_%u", row->name, registers,
+                 threads, blocks, arch);
     }
     if (shared > most_shared(arch)) {
         fail_msg("%s wants %lu bytes of shared memory on sm_%u", row->name, (unsigned long)shared, arch);
