@@ -57,8 +57,9 @@ int bench_epilogues(struct field *field, const carat_gemm_problem *problem,
         for (int i = 0; i < epilogue_count; i++) {
             double over_plain = plain > 0 ? result_seconds(&results[i]) / plain : 0;
             print_epilogue(table, &epilogues[i], &results[i], over_plain);
-            wrong += results[i].outcome != OUTCOME_TIMED ||
-                     !write_epilogue(json, field->contenders[i], problem, &results[i], over_plain);
+            bool written = write_epilogue(json, field->contenders[i], problem, &results[i], over_plain);
+            enum outcome outcome = results[i].outcome;
+            wrong += outcome == OUTCOME_WRONG || outcome == OUTCOME_FAILED || !written;
         }
     } else {
         fprintf(stderr, "carat bench: %s\n", carat_last_message());

@@ -78,7 +78,7 @@ static carat_status sustained_rate(struct timer *timer, struct load *load, doubl
     return CARAT_OK;
 }
 
-/* An instruction loop's rounds are doubled until one launch takes some 5 ms. */
+/* An instruction loop's rounds are doubled until one launch takes some 20 ms, beside which filling operands is nothing. */
 static carat_status measure_instructions(struct timer *timer, struct load *load,
                                          const struct buffers *buffers, double seconds,
                                          struct ceiling *ceiling)
@@ -92,7 +92,7 @@ static carat_status measure_instructions(struct timer *timer, struct load *load,
     }
     load->blocks = (uint32_t)blocks;
     load->arguments = (ceiling_arguments){.from = buffers->from, .to = buffers->to, .count = 16};
-    double goal = seconds < 0.1 ? seconds / 20 : 5e-3;
+    double goal = seconds < 0.4 ? seconds / 20 : 20e-3;
     for (;;) {
         double one = 0;
         CARAT_TRY(timer_region(timer, run_load, load, 1, &one, NULL));

@@ -365,7 +365,7 @@ static int bench_all_epilogues(struct bench *bench, const char *command, const c
     if (exit_code == EXIT_OK) {
         write_json(bench, report_head(&bench->field.stages[0].place, NULL, 0, NULL));
     }
-    for (int i = 0; i < shapes.count && exit_code == EXIT_OK; i++) {
+    for (int i = 0; i < shapes.count && exit_code != EXIT_USAGE; i++) {
         if (!shapes.items[i].type) {
             exit_code = usage_error(command, "'%s' is no element type", shapes.items[i].dtype);
             break;

@@ -20,7 +20,7 @@ GPU_CHECK = os.environ["CARAT_GPU_CHECK"]
 
 FIELDS = (
     "dtype layout m n k batch contender accuracy time_us graph_time_us tflops share_of_ceiling plan sm_clock_mhz "
-    "power_w error ratio"
+    "power_w error ratio ratio_calls ratio_graph peer share_of_unit unit dtype_d"
 ).split()
 
 CEILINGS = {
@@ -28,6 +28,7 @@ CEILINGS = {
         {"name": "ceiling_ffma", "unit": "TFLOP/s", "value": 0.01},
         {"name": "ceiling_dmma", "unit": "TFLOP/s", "value": 0.01},
         {"name": "ceiling_copy", "unit": "GB/s", "value": 1.0},
+        {"name": "ceiling_mma_bf16", "unit": "TFLOP/s", "value": 0.02},
     ]
 }
 
@@ -36,7 +37,8 @@ f32 NN 20 12 16
 f64 TT 9 10 11 2
 bf16 NT 16 16 16
 s8 TN 8 12 4
-e4m3 NN 10 10 10
+tf32 NT 12 16 20
+fp4 NN 10 10 10
 """
 
 
@@ -84,7 +86,7 @@ class Bench(Case):
         self.assertIn("Stand-in", head["device"])
         self.assertEqual(set(head["contenders"]), {"carat", "openblas"})
         results = [line for line in lines if line["kind"] == "result"]
-        self.assertEqual(len(results), 8)
+        self.assertEqual(len(results), 10)
         for line in results:
             for field in FIELDS:
                 self.assertIn(field, line)
@@ -92,11 +94,98 @@ class Bench(Case):
             self.assertGreater(line["time_us"], 0)
             self.assertLess(line["error"], 0.01)
         self.assertEqual(results[2]["batch"], 2)
-        self.assertEqual([line["dtype"] for line in results[::2]], ["f32", "f64", "bf16", "s8"])
+        self.assertEqual([line["dtype"] for line in results[::2]], ["f32", "f64", "bf16", "s8", "tf32"])
+        self.assertEqual([line["accuracy"] for line in results[::2]], ["strict", "strict", "default", "strict", "fast"])
+        self.assertEqual(results[4]["unit"], "mma_bf16")
+        self.assertAlmostEqual(results[4]["share_of_unit"], results[4]["tflops"] / 0.02, delta=1e-6)
+        self.assertEqual({line["peer"] for line in results}, {"openblas"})
+        for carat, openblas in zip(results[::2], results[1::2]):
+            self.assertAlmostEqual(carat["ratio_calls"] * carat["time_us"], openblas["time_us"],
+                                   delta=1e-6 * openblas["time_us"])
         (skipped,) = [line for line in lines if line["kind"] == "skipped"]
-        self.assertEqual(skipped["dtype"], "e4m3")
+        self.assertEqual(skipped["dtype"], "fp4")
         self.assertIn("geometric mean", done.stdout)
-        self.assertIn("skipped 1 times: all: Carat has no type e4m3", done.stdout)
+        self.assertIn("left out 1 times: all: Carat has no type fp4", done.stdout)
+
+    def test_summaries_of_each_file_and_type(self):
+        other = self.write("other.txt", "f32 NN 8 8 8\nf32 TN 9 9 9\n")
+        done = self.bench("--shapes", self.shapes, other, "--type", "f32,bf16", "--against", "openblas", "--ceilings",
+                          self.ceilings, "--summary")
+        lines = self.lines("out.json")
+        summaries = [line for line in lines if line["kind"] == "summary"]
+        self.assertEqual([(line["file"], line["dtype"], line["cases"]) for line in summaries],
+                         [("shapes.txt", "f32", 1), ("shapes.txt", "bf16", 1), ("other.txt", "f32", 2), ("", "", 4)])
+        results = [line for line in lines if line["kind"] == "result" and line["contender"] == "carat"]
+        ratios = [line["ratio"] for line in results if line["file"] == "other.txt"]
+        self.assertAlmostEqual(summaries[2]["ratio"]["geometric_mean"], (ratios[0] * ratios[1]) ** 0.5, delta=1e-6)
+        self.assertAlmostEqual(summaries[2]["ratio"]["worst"], min(ratios), delta=1e-6)
+        self.assertEqual(summaries[3]["ratio"]["count"], 4)
+        self.assertNotIn("carat takes", done.stdout)  # no line a case
+        self.assertIn("other.txt", done.stdout)
+
+    def test_who_cannot_is_counted(self):
+        done = self.bench("--shapes", self.shapes, "--device", "cpu", "--against", "blas:" + WRONG_CBLAS, "--type", "bf16")
+        by_name = {line["contender"]: line for line in self.lines("out.json") if line["kind"] == "result"}
+        self.assertEqual(by_name["blas:" + WRONG_CBLAS]["outcome"], "cannot")
+        self.assertIn("has no bf16", by_name["blas:" + WRONG_CBLAS]["reason"])
+        self.assertIsNone(by_name["carat"]["ratio"])
+        self.assertIn("left out 1 times: blas:", done.stdout)
+        self.assertIn("1 without a peer", done.stdout)
+
+    def test_eight_bit_floats_run_both_ways(self):
+        shapes = self.write("float8.txt", "e4m3 TN 16 12 32\n")
+        self.bench("--shapes", shapes, "--device", "cpu", "--against", "openblas")
+        results = [line for line in self.lines("out.json") if line["kind"] == "result"]
+        self.assertEqual([(line["dtype"], line["accuracy"], line["dtype_d"]) for line in results[::2]],
+                         [("e4m3", "default", "bf16"), ("e4m3-fast", "fast", "bf16")])
+        self.assertEqual({line["outcome"] for line in results}, {"timed"})
+
+    def test_random_shapes(self):
+        for _ in range(2):
+            self.bench("--random", "8", "--seed", "5", "--size", "40", "--type", "f32,bf16", "--device", "cpu",
+                       "--against", "openblas")
+            lines = self.lines("out.json")
+            shapes = [(line["dtype"], line["layout"], line["m"], line["n"], line["k"])
+                      for line in lines if line["kind"] == "result" and line["contender"] == "carat"]
+            self.assertEqual(len(shapes), 8)
+            self.assertEqual(max(max(shape[2:]) for shape in shapes) <= 40, True)
+            self.assertEqual(self.once(shapes), shapes)
+        self.bench("--random", "8", "--seed", "6", "--size", "40", "--type", "f32,bf16", "--device", "cpu")
+        other = [(line["dtype"], line["layout"], line["m"], line["n"], line["k"])
+                 for line in self.lines("out.json") if line["kind"] == "result"]
+        self.assertNotEqual(other, shapes)
+        self.bench("--random", "1", "--type", "none", "--device", "cpu", code=1)
+
+    def once(self, value):
+        if not hasattr(self, "kept"):
+            self.kept = value
+        return self.kept
+
+    def test_epilogues(self):
+        done = self.run_carat("bench", "--epilogues", "--device", "cpu", "--type", "bf16,tf32,s8", "--layout", "NN",
+                              "--size", "24", "--time-limit", "0.01", "--json", self.path("e.json"))
+        _, *lines = self.lines("e.json")
+        for dtype in ("bf16", "tf32"):
+            ran = [line for line in lines if line["dtype"] == dtype]
+            self.assertEqual(ran[0]["contender"], "plain")
+            self.assertEqual(ran[0]["over_plain"], 1)
+            self.assertEqual(len(ran), 11)
+            for line in ran:
+                self.assertEqual(line["outcome"], "timed", line)
+                self.assertGreater(line["over_plain"], 0)
+                self.assertEqual(line["layout"], "NN")
+        # Sums of s32 know no activation but ReLU.
+        outcomes = {line["contender"]: line["outcome"] for line in lines if line["dtype"] == "s8"}
+        self.assertEqual(outcomes["bias per row, relu"], "timed")
+        self.assertEqual(outcomes["silu"], "cannot")
+        self.assertIn("gelu, erf form", done.stdout)
+
+    def test_rows_run_beside(self):
+        self.bench("--shapes", self.shapes, "--type", "f32", "--row", "simt_f32_32x32,ladder_1_strip", "--against",
+                   "openblas", "--ceilings", self.ceilings)
+        names = {line["contender"]: line["outcome"] for line in self.lines("out.json") if line["kind"] == "result"}
+        self.assertEqual(names["simt_f32_32x32"], "timed")
+        self.assertEqual(names["ladder_1_strip"], "timed")
 
     def test_graphs_are_timed_where_there_is_time(self):
         self.bench("--shapes", self.shapes, "--ceilings", self.ceilings, "--filter", "s8", "--time-limit", "30",
@@ -121,7 +210,7 @@ class Bench(Case):
     def test_without_a_device(self):
         done = self.bench("--shapes", self.shapes, "--against", "cublas,openblas", device=False)
         self.assertIn("without cublas", done.stderr)
-        self.assertIn("skipped 1 times: cublas", done.stdout)
+        self.assertIn("left out 1 times: cublas", done.stdout)
         self.bench("--shapes", self.shapes, "--device", "cuda", device=False, code=1)
 
     def test_memory(self):
@@ -149,6 +238,12 @@ class Bench(Case):
             [],
             ["--shapes", self.shapes, "--memory"],
             ["--memory", "--host"],
+            ["--random", "3", "--epilogues"],
+            ["--epilogues", "--type", "none"],
+            ["--epilogues", "--layout", "XY"],
+            ["--shapes", self.shapes, "--row", "none"],
+            ["--shapes", self.shapes, "--row", "ceiling_ffma"],
+            ["--random", "2", "--largest", "-1"],
             ["--shapes", self.shapes, "--device", "tpu"],
             ["--shapes", self.shapes, "--against", "mkl"],
             ["--shapes", self.shapes, "--time-limit", "0"],
