@@ -22,11 +22,11 @@
  * transposed. So neither is turned on the way to shared memory, and both come in 16-byte copies, where rung 8
  * had to copy B word by word.
  *
- *      a[k][m]   row k: 128 m and 8 more      Rows are 16 bytes longer than a multiple of 64, so that eight
- *      b[n][k]   row n: 32 k and 8 more       of them, 16 bytes of each, lie in eight different places of 128.
+ *      a[k][m]   row k: 128 m and 8 more      Rows are 16 bytes longer than a multiple of 128, so that eight
+ *      b[n][k]   row n:  64 k and 8 more      of them, 16 bytes of each, lie in 32 different banks.
  *
- * Needs: sm_80; A and B, their columns and k aligned to 16 bytes. Limited by shared memory: a warp reads 4 KB
- * for 32 instructions, and each operand comes by way of registers, where its next piece has to wait for room.
+ * Needs: sm_80; A and B, their columns and k aligned to 16 bytes. Limited by the instruction, which does not use all
+ * of Hopper's unit, and by shared memory: the four warps read every word of a tile twice, by way of registers.
  */
 #include "kernel.h"
 #include "store.h"
