@@ -143,6 +143,8 @@ carat_status tensor_launch(struct cuda_device *device, const struct kernel *kern
     int64_t cluster = kernel->cluster > 1 ? kernel->cluster : 1;
     int64_t resident = kernel->min_blocks > 1 ? kernel->min_blocks : 1;
     int64_t clusters = device->base.traits.multiprocessors * resident / cluster;
-    return kernel_launch(device, kernel, (blocks < clusters ? blocks : clusters) * cluster, &arguments,
-                         stream);
+    if (blocks < clusters || kernel->operation == OPERATION_LADDER) { /* rungs have a block for each tile */
+        clusters = blocks;
+    }
+    return kernel_launch(device, kernel, clusters * cluster, &arguments, stream);
 }
