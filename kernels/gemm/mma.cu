@@ -29,8 +29,9 @@
  * in different banks, whichever way the tile lies, and likewise those that a copy writes.
  *
  * While one step of 32 bytes along k is multiplied the octets of the next are read, between the instructions,
- * and so are the copies of the tile STAGES ahead started. What limits: a warp reads 4 KB for 32 instructions
- * of 64 x 64, and with the copies shared memory is busy 7 cycles of 8 that the tensor unit is.
+ * and so are the copies of the tile STAGES ahead started. What limits beside the unit itself: for the 64
+ * instructions of a step that each scheduler issues for its two warps of 64 x 64, shared memory is read 256
+ * cycles long, and written another 96.
  *
  * Needs: sm_80. LAYOUT fixed by the build; s8 takes TN alone. A and B, their columns and strides, and k where an
  * operand runs along it, aligned to 16 bytes. Leading dimensions up to LD_LIMIT, so that offsets within a tile
