@@ -13,75 +13,146 @@
 #include "shapes.h"
 #include "status.h"
 
+/* What a row's layout is called, or what it is for where it turns operands itself. */
 static const char *layout_of_row(const struct kernel *row)
 {
     static const char *const names[] = {"any", "NN", "NT", "TN", "TT"};
     return names[row->layout];
 }
 
-/* Why a row cannot compute the problem; "" where it can. */
+/* Whether a row is for the problem's types, in whatever layout and accuracy. */
+static bool row_is_of_type(const struct kernel *row, const struct problem *problem)
+{
+    int element_b = row->element_b ? row->element_b : row->element;
+    return row->operation == OPERATION_GEMM && row->element == (int)problem->type_a &&
+           element_b == (int)problem->type_b;
+}
+
+/* Why a row of the problem's type is no candidate. */
 static void why_not(struct device *device, const struct kernel *row, const struct problem *problem,
                     const char *layout, char *why, size_t size)
 {
-    why[0] = 0;
     if (cuda_kernel_check(device, row) != CARAT_OK) {
         snprintf(why, size, "%s", carat_last_message());
+    } else if (row->accuracy == ACCURACY_FAST && problem->accuracy != CARAT_ACCURACY_FAST) {
+        snprintf(why, size, "its sums are those of the fast accuracy, which was not asked for");
     } else if (row->layout != LAYOUT_ANY && strcmp(layout_of_row(row), layout) != 0) {
         snprintf(why, size, "it is for layout %s", layout_of_row(row));
     } else if (!kernel_multiplies(row, &device->traits, problem)) {
         snprintf(why, size, "leading dimensions, strides or k are no multiples of %d bytes%s", row->alignment,
                  row->ld_limit ? ", or too large" : "");
+    } else {
+        snprintf(why, size, "a grid or the workspace would be too large");
     }
 }
 
-static const char *role_of(const struct plan *plan, const struct kernel *row)
+/* "A along k, B as f16": what is done to the caller's operands first. */
+static void print_treatment(const struct problem *p, const struct candidate *candidate, char *text,
+                            size_t size)
+{
+    const struct problem *to = &candidate->product;
+    bool packs[2] = {candidate->packs_a, candidate->packs_b};
+    bool turns[2] = {to->trans_a != p->trans_a, to->trans_b != p->trans_b};
+    const char *converted = to->type_a != p->type_a ? " as f16" : "";
+    snprintf(text, size, "-");
+    size_t length = 0;
+    for (int i = 0; i < 2; i++) {
+        if (candidate->pack && packs[i] && length < size) {
+            length +=
+                (size_t)snprintf(text + length, size - length, "%s%c%s%s", length ? ", " : "",
+                                 (i == 1) != p->swapped ? 'B' : 'A', turns[i] ? " along k" : "", converted);
+        }
+    }
+}
+
+/* The blocks that a device holds at a time, over which the blocks of a candidate go in waves. */
+static double waves_of(const struct device_traits *traits, const struct candidate *candidate)
+{
+    int resident = candidate->kernel->min_blocks > 0 ? candidate->kernel->min_blocks : 1;
+    return (double)candidate->blocks / ((double)traits->multiprocessors * resident);
+}
+
+/* The share of its unit's peak that a candidate is predicted to reach. */
+static double share_of_peak(const struct device_traits *traits, const struct problem *p,
+                            const struct candidate *candidate)
+{
+    double products = (double)p->m * (double)p->n * (double)p->k * (double)p->batch;
+    return products / (kernel_unit_rate(candidate->kernel) * traits->multiprocessors * candidate->cycles);
+}
+
+/* What is known of one row: a line. predicted and measured are microseconds, or 0. */
+static void print_candidate(const struct place *place, const struct plan *plan,
+                            const struct candidate *candidate, bool chosen, double best_cycles,
+                            double measured)
+{
+    const struct device_traits *traits = &place->device->traits;
+    const struct kernel *row = candidate->kernel;
+    double megahertz = place->info.core_clock_khz > 0 ? place->info.core_clock_khz / 1e3 : 1e3;
+    char tile[32], time[32] = "", treatment[64], sums[32] = "";
+    snprintf(tile, sizeof(tile), "%dx%dx%d", row->tile_m, row->tile_n, row->tile_k);
+    print_treatment(&plan->problem, candidate, treatment, sizeof(treatment));
+    if (measured > 0) {
+        snprintf(time, sizeof(time), "%.2f", measured);
+    }
+    if (candidate->bare) {
+        snprintf(sums, sizeof(sums), "%s", candidate->parts > 1 ? ", parts added" : ", sums finished");
+    }
+    printf("%-30s %-12s %5d %8lld %7.2f %9.2f %5.0f%% %9s  ", row->name, tile, candidate->parts,
+           (long long)candidate->blocks, waves_of(traits, candidate), candidate->cycles / megahertz,
+           100 * share_of_peak(traits, &plan->problem, candidate), time);
+    if (chosen) {
+        printf("chosen");
+    } else {
+        printf("+%.0f%%", 100 * (candidate->cycles / best_cycles - 1));
+    }
+    printf("%s%s%s\n", strcmp(treatment, "-") == 0 ? "" : "; packed first: ",
+           strcmp(treatment, "-") == 0 ? "" : treatment, sums);
+}
+
+static bool is_chosen(const struct plan *plan, const struct kernel *row)
 {
     for (int i = 0; i < plan->step_count; i++) {
         if (plan->steps[i].kernel == row) {
-            return "chosen";
-        }
-        if (plan->steps[i].unaligned == row) {
-            return "if unaligned";
+            return true;
         }
     }
-    return "";
+    return false;
 }
 
-/* All rows for the type: what they are, whether they could, and how fast where that was measured. */
-static void print_candidates(struct device *device, const struct plan *plan, carat_type type,
-                             const char *layout, const struct field *field, const struct result *results)
+/* Every row that can do it in its best way, cheapest first by the model; then those that cannot, and why. */
+static void print_candidates(const struct place *place, const struct plan *plan,
+                             const struct candidate *candidates, int count, const char *layout,
+                             const struct field *field, const struct result *results)
 {
-    printf("\n%-28s %-13s %6s %7s  %-12s %s\n", "kernel", "tile", "stages", "layout", results ? "us" : "",
-           "");
+    printf("\n%-30s %-12s %5s %8s %7s %9s %6s %9s\n", "kernel, in its best way", "tile", "parts", "blocks",
+           "waves", "model us", "peak", results ? "us" : "");
+    for (int i = 0; i < count; i++) {
+        int at = results ? field_find(field, candidates[i].kernel->name) : -1;
+        double measured = at >= 0 && results[at].outcome == OUTCOME_TIMED ? results[at].time_us : 0;
+        print_candidate(place, plan, &candidates[i], is_chosen(plan, candidates[i].kernel),
+                        candidates[0].cycles, measured);
+    }
     for (int i = 0; i < carat_catalog_count; i++) {
         const struct kernel *row = &carat_catalog[i];
-        if (row->operation != OPERATION_GEMM || row->element != (int)type) {
-            continue;
+        bool listed = !row_is_of_type(row, &plan->problem);
+        for (int at = 0; at < count && !listed; at++) {
+            listed = candidates[at].kernel == row;
         }
-        char tile[32];
-        char why[200];
-        char time[32] = "";
-        snprintf(tile, sizeof(tile), "%dx%dx%d", row->tile_m, row->tile_n, row->tile_k);
-        why_not(device, row, &plan->problem, layout, why, sizeof(why));
-        int at = results ? field_find(field, row->name) : -1;
-        if (at >= 0 && results[at].outcome == OUTCOME_TIMED) {
-            snprintf(time, sizeof(time), "%.2f", results[at].time_us);
+        if (!listed) {
+            char why[200];
+            why_not(place->device, row, &plan->problem, layout, why, sizeof(why));
+            printf("%-30s %s\n", row->name, why);
         }
-        printf("%-28s %-13s %6d %7s  %-12s %s%s\n", row->name, tile, row->stages, layout_of_row(row), time,
-               role_of(plan, row), why[0] ? why : "");
     }
 }
 
-/* Times the library's choice and every row that can. */
+/* Times the library's choice and every candidate. */
 static carat_status measure_rows(struct field *field, const carat_gemm_problem *problem,
-                                 struct result *results)
+                                 const struct candidate *candidates, int count, struct result *results)
 {
     CARAT_TRY(field_add_carat(field));
-    for (int i = 0; i < carat_catalog_count; i++) {
-        const struct kernel *row = &carat_catalog[i];
-        if (row->operation == OPERATION_GEMM && row->element == (int)problem->type_a) {
-            CARAT_TRY(field_add_row(field, row));
-        }
+    for (int i = 0; i < count; i++) {
+        CARAT_TRY(field_add_row(field, candidates[i].kernel));
     }
     struct measure_options options = {.seconds = 0.1, .rounds = 10, .check_budget = 1 << 24};
     progress("explain: measuring %d kernels", field->count);
@@ -90,29 +161,42 @@ static carat_status measure_rows(struct field *field, const carat_gemm_problem *
     return status;
 }
 
+static carat_status explain_rows(struct field *field, const carat_gemm_problem *problem,
+                                 const struct plan *plan, struct candidate *candidates, bool measure)
+{
+    static struct result results[MOST_CONTENDERS];
+    struct place *place = &field->stages[0].place;
+    int count = plan_candidates(&place->device->traits, &plan->problem, candidates);
+    if (measure) {
+        CARAT_TRY(measure_rows(field, problem, candidates, count, results));
+    }
+    print_candidates(place, plan, candidates, count, layout_name(problem), field, measure ? results : NULL);
+    if (measure) {
+        printf("%-30s %60s%9.2f\n", "the plan, as it runs", "", results[0].time_us);
+    }
+    return CARAT_OK;
+}
+
 static carat_status explain(struct field *field, const carat_gemm_problem *problem, bool measure)
 {
     struct place *place = &field->stages[0].place;
     carat_plan *plan = NULL;
+    char dtype[32];
+    dtype_name(problem, dtype, sizeof(dtype));
     CARAT_TRY(carat_plan_create(place->context, problem, &plan));
-    printf("%s %s %lld x %lld x %lld", carat_type_name(problem->type_a), layout_name(problem),
-           (long long)problem->m, (long long)problem->n, (long long)problem->k);
+    printf("%s %s %lld x %lld x %lld", dtype, layout_name(problem), (long long)problem->m,
+           (long long)problem->n, (long long)problem->k);
     if (problem->batch != 1) {
         printf(", batch %lld", (long long)problem->batch);
     }
-    printf(" on %s\n%s\nworkspace: %zu bytes\n", place->info.name, carat_plan_explain(plan),
-           carat_plan_workspace(plan));
+    printf(" to %s on %s\n%s\nworkspace: %zu bytes\n", carat_type_name(problem->type_cd), place->info.name,
+           carat_plan_explain(plan), carat_plan_workspace(plan));
     carat_status status = CARAT_OK;
     if (place->cuda && !problem_is_empty(&plan->plan.problem)) {
-        static struct result results[MOST_CONTENDERS];
-        status = measure ? measure_rows(field, problem, results) : CARAT_OK;
-        if (status == CARAT_OK) {
-            print_candidates(place->device, &plan->plan, problem->type_a, layout_name(problem), field,
-                             measure ? results : NULL);
-            if (measure) {
-                printf("%-28s %-13s %6s %7s  %.2f\n", "the plan, as it runs", "", "", "", results[0].time_us);
-            }
-        }
+        struct candidate *candidates = malloc((size_t)carat_catalog_count * sizeof(*candidates));
+        status = candidates ? explain_rows(field, problem, &plan->plan, candidates, measure)
+                            : fail(CARAT_OUT_OF_HOST_MEMORY, "no memory for the candidates");
+        free(candidates);
     }
     carat_plan_destroy(plan);
     return status;
@@ -123,14 +207,39 @@ int command_explain(int argc, char **argv)
     const char *device = "auto";
     const char *type_text = "f32";
     const char *layout = "NN";
+    const char *type_b = NULL;
+    const char *type_d = NULL;
     int64_t batch = 1;
+    int64_t lda = 0, ldb = 0, ldd = 0;
+    int bias = CARAT_BIAS_NONE;
+    int activation = CARAT_ACTIVATION_NONE;
     bool measure = false;
     const struct option options[] = {
         {.name = "--type",
          .kind = OPTION_TEXT,
          .target = &type_text,
          .value = "TYPE",
-         .help = "the element type (f32)"},
+         .help = "the element type (f32); tf32, and e4m3-fast and the like, ask for fast accuracy"},
+        {.name = "--type-b",
+         .kind = OPTION_TEXT,
+         .target = &type_b,
+         .value = "TYPE",
+         .help = "of B, where it is the other 8-bit float"},
+        {.name = "--type-d",
+         .kind = OPTION_TEXT,
+         .target = &type_d,
+         .value = "TYPE",
+         .help = "of C and D (the type's own result)"},
+        {.name = "--bias",
+         .kind = OPTION_CHOICE,
+         .target = &bias,
+         .choices = "none|row|column",
+         .help = "with a bias"},
+        {.name = "--activation",
+         .kind = OPTION_CHOICE,
+         .target = &activation,
+         .choices = "none|relu|gelu-tanh|gelu-erf|silu",
+         .help = "with an activation"},
         {.name = "--layout",
          .kind = OPTION_TEXT,
          .target = &layout,
@@ -141,6 +250,13 @@ int command_explain(int argc, char **argv)
          .target = &batch,
          .value = "N",
          .help = "how many problems (1)"},
+        {.name = "--lda",
+         .kind = OPTION_COUNT,
+         .target = &lda,
+         .value = "N",
+         .help = "leading dimensions, in elements (tightly packed)"},
+        {.name = "--ldb", .kind = OPTION_COUNT, .target = &ldb, .value = "N", .help = "of B"},
+        {.name = "--ldd", .kind = OPTION_COUNT, .target = &ldd, .value = "N", .help = "of C and D"},
         {.name = "--device",
          .kind = OPTION_TEXT,
          .target = &device,
@@ -149,15 +265,22 @@ int command_explain(int argc, char **argv)
         {.name = "--measure",
          .kind = OPTION_FLAG,
          .target = &measure,
-         .help = "also time every kernel that could do it, in one part"},
+         .help = "also time every kernel that can do it"},
     };
     const struct usage usage = {
         .synopsis = "carat explain [options] M N K",
         .description =
-            "Says how a product would be computed and why, and which other kernels there are for it.",
+            "Says how a product would be computed and why. Of every kernel that can do it: its best way, the "
+            "time\n"
+            "and the share of its unit's peak that the model predicts; of the others why they cannot.",
         .options = options,
         .option_count = sizeof(options) / sizeof(options[0]),
-        .notes = "  carat explain --type bf16 --layout TN 4096 16 8192",
+        .notes = "model us: the model's cycles at the device's highest clock; it ranks, and knows nothing of "
+                 "power.\n"
+                 "+12%: the model's time over that of the cheapest.\n\n"
+                 "  carat explain --type bf16 --layout TN 4096 16 8192\n"
+                 "  carat explain --type e4m3 --type-d e4m3 --bias row --activation silu --lda 1001 1000 "
+                 "1000 1000",
     };
     const char *sizes[3];
     int exit_code;
@@ -186,6 +309,16 @@ int command_explain(int argc, char **argv)
     }
     carat_gemm_problem problem = shape_problem(&shapes.items[0]);
     shapes_free(&shapes);
+    if ((type_b && !parse_type(type_b, &problem.type_b)) ||
+        (type_d && !parse_type(type_d, &problem.type_cd))) {
+        return usage_error(argv[0], "--type-b or --type-d is no element type");
+    }
+    problem.bias = (carat_bias)bias;
+    problem.activation = (carat_activation)activation;
+    problem.type_bias = carat_scalar_type(problem.type_cd);
+    problem.lda = lda > 0 ? lda : problem.lda;
+    problem.ldb = ldb > 0 ? ldb : problem.ldb;
+    problem.ldd = problem.ldc = ldd > 0 ? ldd : problem.ldd;
     struct field field;
     if (field_open(kind, index, &field) != CARAT_OK) {
         return command_failed(argv[0], "%s", carat_last_message());

@@ -38,12 +38,22 @@ static carat_status elementwise_run_check(const char *call, const carat_run **ru
     return CARAT_OK;
 }
 
+/* The problem with A and B where this call has them, as far as that matters to the device. */
+static struct problem problem_here(const carat_context *context, const struct problem *problem,
+                                   const struct operands *given)
+{
+    struct problem here = *problem;
+    if (context->device->traits.kind == CARAT_DEVICE_CUDA) {
+        problem_note_addresses(&here, given->a, given->b);
+    }
+    return here;
+}
+
 /* Runs a plan that the caller holds on operands in the caller's own order. */
 static carat_status run_plan(const carat_plan *plan, const struct operands *given, const carat_run *run)
 {
     const struct problem *problem = &plan->plan.problem;
     struct operands operands;
-    CARAT_TRY(run_check(&run));
     CARAT_TRY(problem_operands(problem, given->alpha, given->a, given->b, given->beta, given->c, given->d,
                                run, &operands));
     if (problem_is_empty(problem)) {
@@ -51,6 +61,29 @@ static carat_status run_plan(const carat_plan *plan, const struct operands *give
     }
     struct device *device = plan->context->device;
     return device->functions->gemm(device, &plan->plan, &operands, run);
+}
+
+/*
+ * Runs a plan where A and B are. One that was made for other addresses gives way to another: where the caller has
+ * brought workspace for the plan he knows, and this one needs more, it takes the pool's.
+ */
+static carat_status run_plan_here(carat_plan *plan, const struct operands *given, const carat_run *run)
+{
+    CARAT_TRY(run_check(&run));
+    struct problem here = problem_here(plan->context, &plan->plan.problem, given);
+    if (problem_equal(&here, &plan->plan.problem)) {
+        return run_plan(plan, given, run);
+    }
+    carat_plan *other;
+    carat_run with = *run;
+    CARAT_TRY(plan_acquire(plan->context, &here, &other));
+    if (with.workspace_bytes >= plan->plan.workspace_bytes &&
+        with.workspace_bytes < other->plan.workspace_bytes) {
+        with.workspace = NULL;
+    }
+    carat_status status = run_plan(other, given, &with);
+    plan_release(other);
+    return status;
 }
 
 carat_status carat_gemm(carat_context *context, const carat_gemm_problem *problem, const void *alpha,
@@ -62,10 +95,12 @@ carat_status carat_gemm(carat_context *context, const carat_gemm_problem *proble
     }
     struct problem checked;
     CARAT_TRY(problem_check(problem, &checked));
+    CARAT_TRY(run_check(&run));
+    struct operands given = {.alpha = alpha, .a = a, .b = b, .beta = beta, .c = c, .d = d};
+    checked = problem_here(context, &checked, &given);
     carat_plan *plan;
     CARAT_TRY(plan_acquire(context, &checked, &plan));
-    carat_status status =
-        run_plan(plan, &(struct operands){.alpha = alpha, .a = a, .b = b, .beta = beta, .c = c, .d = d}, run);
+    carat_status status = run_plan(plan, &given, run);
     plan_release(plan);
     return status;
 }
@@ -108,8 +143,8 @@ carat_status carat_plan_run(carat_plan *plan, const void *alpha, const void *a, 
     if (!plan) {
         return fail(CARAT_INVALID_ARGUMENT, "plan is NULL");
     }
-    return run_plan(plan, &(struct operands){.alpha = alpha, .a = a, .b = b, .beta = beta, .c = c, .d = d},
-                    run);
+    return run_plan_here(
+        plan, &(struct operands){.alpha = alpha, .a = a, .b = b, .beta = beta, .c = c, .d = d}, run);
 }
 
 /* ---- GEMM in the manner of CBLAS ---- */

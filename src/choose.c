@@ -1,13 +1,15 @@
 /*
- * choose.c - which kernels compute a problem: a filter over the catalogue, then a cost model.
+ * choose.c - how a problem is computed: every way that the catalogue offers, and a cost model that ranks them.
  *
- * The model counts cycles of the busiest multiprocessor. It knows no device by name: what the rows
- * say of themselves (RATE, MIN_BLOCKS) was measured, and the few numbers below are of the right size for
- * the chips at hand. It has to rank, not to predict.
+ * A way is a product's row, the parts of K, and what is done to A and B before: nothing, copies whose columns
+ * are aligned, transposes that run along k, 8-bit floats as f16. The model counts cycles of the busiest
+ * multiprocessor. It knows no device by name: what the rows say of themselves (RATE, MIN_BLOCKS) was measured,
+ * and the few numbers below are of the right size for the chips at hand. It has to rank, not to predict.
  */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "cpu/cpu.h"
@@ -16,24 +18,37 @@
 
 #define MOST_BLOCKS 2147483647 /* of a grid in its first dimension */
 #define MOST_PARTS 256
-#define MOST_WORKSPACE ((int64_t)64 << 20)
 #define WORKSPACE_UNIT 256
-/* Packed columns begin at multiples of this, and may take so much workspace. */
+/* Partial sums take no more than this where K is split for speed, */
+#define MOST_PARTIALS ((int64_t)64 << 20)
+/* and what a row cannot do without, or packed operands, no more than this while there is another way. */
+#define MOST_WORKSPACE ((int64_t)8 << 30)
+/* Packed columns begin at multiples of this; a thread of a pack moves so much at a time, so often. */
 #define PACKED_UNIT 128
-#define MOST_PACKED ((int64_t)8 << 30)
+#define PACK_BYTES 16
+#define PACKS_AT_ONCE 4
+/* A tensor map's limits: elements a dimension, bytes from column to column and from problem to problem. */
+#define MAP_ALIGNMENT 16
+#define MAP_ELEMENTS ((int64_t)1 << 32)
+#define MAP_BYTES ((int64_t)1 << 40)
 /* A memory sector; where columns do not begin at one, asynchronous copies of wide elements reach this share. */
 #define SECTOR 32
 #define OFF_SECTOR 0.8
 
 /* Cycles from a block's launch to its first product, and from its last one to its end. */
 #define BLOCK_CYCLES 1500.0
-/* Cycles that one more kernel behind the product takes, whatever it does. */
+/* The same from tile to tile of a block that goes on. */
+#define TILE_CYCLES 400.0
+/* Cycles that one more kernel before or behind the product takes, whatever it does. */
 #define KERNEL_CYCLES 4000.0
-/* Bytes a cycle and multiprocessor: from memory, and from the second-level cache. */
+/* Bytes a cycle and multiprocessor: from memory, from the second-level cache, and from it by the copy engine. */
 #define MEMORY_RATE 16.0
 #define CACHE_RATE 28.0
+#define ENGINE_RATE 38.0
 /* The share of its rate that one block alone on a multiprocessor reaches, where more would fit. */
 #define ALONE 0.5
+/* The share of the tensor unit's rate that instructions of one warp reach. */
+#define OF_ONE_WARP 0.62
 
 /* ---- What a row can do ---- */
 
@@ -45,53 +60,68 @@ bool kernel_runs_on(const struct kernel *kernel, const struct device_traits *tra
     return kernel->image && has_instructions && has_memory;
 }
 
+static bool has_types(const struct kernel *kernel, const struct problem *p)
+{
+    int element_b = kernel->element_b ? kernel->element_b : kernel->element;
+    return kernel->element == (int)p->type_a && element_b == (int)p->type_b &&
+           (kernel->accuracy != ACCURACY_FAST || p->accuracy == CARAT_ACCURACY_FAST);
+}
+
 static bool has_layout(const struct kernel *kernel, const struct problem *p)
 {
     int layout = p->trans_a ? (p->trans_b ? LAYOUT_TT : LAYOUT_TN) : (p->trans_b ? LAYOUT_NT : LAYOUT_NN);
     return kernel->layout == LAYOUT_ANY || kernel->layout == layout;
 }
 
-/* Whether the row wants more of the addresses of A and B than that they hold elements. */
-static bool wants_alignment(const struct kernel *kernel, const struct problem *p)
+/* Elements of which bases, columns and strides of A and B must be multiples; 1 where the row takes any. */
+static int64_t aligned_elements(const struct kernel *kernel, const struct problem *p)
 {
-    return kernel->alignment > (int)carat_type_size(p->type_a);
+    int64_t size = (int64_t)carat_type_size(p->type_a);
+    int64_t bytes = kernel->tensor_maps ? MAP_ALIGNMENT : kernel->alignment;
+    return bytes > size ? bytes / size : 1;
 }
 
-/*
- * Whether every column of A and B is aligned, where the bases are; and k too where an operand runs along it,
- * since a kernel may begin with what its tiles leave over of k.
- */
-static bool columns_aligned(const struct kernel *kernel, const struct problem *p)
+static bool is_aligned(const struct kernel *kernel, const struct problem *p)
 {
-    if (!wants_alignment(kernel, p)) {
-        return true;
-    }
-    int64_t elements = kernel->alignment / (int64_t)carat_type_size(p->type_a);
+    int64_t size = (int64_t)carat_type_size(p->type_a);
+    int64_t unit = aligned_elements(kernel, p);
+    /* A kernel may begin with what its tiles leave over of k, where it moves the tiles itself. */
     bool along_k = p->trans_a || !p->trans_b;
-    return (!along_k || p->k % elements == 0) && p->lda % elements == 0 && p->ldb % elements == 0 &&
-           p->stride_a % elements == 0 && p->stride_b % elements == 0;
+    bool k_fits = kernel->tensor_maps || !along_k || p->k % unit == 0;
+    return unit == 1 ||
+           (k_fits && p->lda % unit == 0 && p->ldb % unit == 0 && p->stride_a % unit == 0 &&
+            p->stride_b % unit == 0 && p->align_a % (unit * size) == 0 && p->align_b % (unit * size) == 0);
 }
 
-static bool within_limit(const struct kernel *kernel, const struct problem *p)
+static bool within_limits(const struct kernel *kernel, const struct problem *p)
 {
-    return kernel->ld_limit == 0 || (p->lda <= kernel->ld_limit && p->ldb <= kernel->ld_limit);
+    if (kernel->ld_limit > 0 && (p->lda > kernel->ld_limit || p->ldb > kernel->ld_limit)) {
+        return false;
+    }
+    int64_t most = MAP_BYTES / (int64_t)carat_type_size(p->type_a);
+    return !kernel->tensor_maps || (p->k > 0 && p->m < MAP_ELEMENTS && p->n < MAP_ELEMENTS &&
+                                    p->k < MAP_ELEMENTS && p->batch < MAP_ELEMENTS && p->lda < most &&
+                                    p->ldb < most && p->stride_a < most && p->stride_b < most);
 }
 
 bool kernel_multiplies(const struct kernel *kernel, const struct device_traits *traits,
                        const struct problem *p)
 {
-    return kernel->operation == OPERATION_GEMM && kernel->element == (int)p->type_a &&
-           kernel_runs_on(kernel, traits) && has_layout(kernel, p) && within_limit(kernel, p) &&
-           columns_aligned(kernel, p);
+    return kernel->operation == OPERATION_GEMM && has_types(kernel, p) && kernel_runs_on(kernel, traits) &&
+           has_layout(kernel, p) && within_limits(kernel, p) && is_aligned(kernel, p);
 }
 
-/* The row that does an operation beside the product; NULL where there is none. */
-static const struct kernel *side_row(const struct device_traits *traits, const struct problem *p,
-                                     int operation)
+bool kernel_finishes(const struct kernel *kernel, const struct problem *p)
+{
+    return kernel->epilogue || problem_is_plain(p);
+}
+
+/* The row that goes on from sums of a type; NULL where there is none. */
+static const struct kernel *reduce_row(const struct device_traits *traits, carat_type type)
 {
     for (int i = 0; i < carat_catalog_count; i++) {
         const struct kernel *kernel = &carat_catalog[i];
-        if (kernel->operation == operation && kernel->element == (int)p->type_a &&
+        if (kernel->operation == OPERATION_REDUCE && kernel->element == (int)type &&
             kernel_runs_on(kernel, traits)) {
             return kernel;
         }
@@ -99,186 +129,26 @@ static const struct kernel *side_row(const struct device_traits *traits, const s
     return NULL;
 }
 
-/* ---- What it would cost ---- */
-
-static int64_t ceiling(int64_t x, int64_t y) { return x / y + (x % y != 0); }
-
-/* Blocks of the whole grid; false where there are more than a grid can have. */
-static bool count_blocks(const struct kernel *kernel, const struct problem *p, int parts, int64_t *blocks)
+/* The row that packs elements of a size, as they are or as f16; NULL where there is none. */
+static const struct kernel *pack_row(const struct device_traits *traits, size_t element_bytes, bool converts)
 {
-    int64_t count = ceiling(p->m, kernel->tile_m);
-    return !__builtin_mul_overflow(count, ceiling(p->n, kernel->tile_n), &count) &&
-           !__builtin_mul_overflow(count, (int64_t)parts, &count) &&
-           !__builtin_mul_overflow(count, p->batch, blocks) && *blocks <= MOST_BLOCKS;
-}
-
-/* Multiply-adds a cycle and multiprocessor of the unit that a row's products run on. */
-static double unit_rate(const struct kernel *kernel)
-{
-    switch (kernel->element) {
-    case ELEMENT_F64:
-        /* The double-precision tensor instruction, and the plain one. */
-        return kernel->arch >= 90 ? 128 : 64;
-    case ELEMENT_S32:
-        return 64;
-    case ELEMENT_S8:
-        return 256;
-    default:
-        return 128;
-    }
-}
-
-struct choice {
-    const struct kernel *kernel;
-    int parts;
-    int64_t k_per_part;
-    int64_t blocks;
-    double cycles;
-};
-
-static int most_resident(const struct kernel *kernel)
-{
-    return kernel->min_blocks > 0 ? kernel->min_blocks : 1;
-}
-
-static double product_cycles(const struct device_traits *traits, const struct problem *p,
-                             const struct choice *choice)
-{
-    const struct kernel *kernel = choice->kernel;
-    double element_bytes = (double)carat_type_size(p->type_a);
-    double fit = most_resident(kernel);
-    double rate = (kernel->rate > 0 ? kernel->rate : 50) / 100.0;
-
-    /* The busiest multiprocessor's blocks, and how many of them are there at a time. */
-    double mine = (double)ceiling(choice->blocks, traits->multiprocessors);
-    double resident = mine < fit ? mine : fit;
-    double busy = ALONE + (1 - ALONE) * resident / fit;
-    if (fit == 1) {
-        busy = 1;
-    }
-
-    double k = (double)(choice->parts > 1 ? choice->k_per_part : p->k);
-    k = ceil(k / kernel->tile_k) * kernel->tile_k;
-    if (kernel->element == ELEMENT_F64 && wants_alignment(kernel, p) &&
-        (p->lda * (int64_t)sizeof(double) % SECTOR != 0 || p->ldb * (int64_t)sizeof(double) % SECTOR != 0)) {
-        rate *= OFF_SECTOR;
-    }
-    double multiply = (double)kernel->tile_m * kernel->tile_n * k / (unit_rate(kernel) * rate * busy);
-    double fetch = (kernel->tile_m + kernel->tile_n) * k * element_bytes / CACHE_RATE;
-    return mine * fmax(multiply, fetch) + ceil(mine / fit) * BLOCK_CYCLES;
-}
-
-/* Every byte has to come from memory or go there once, shared between the multiprocessors. */
-static double memory_cycles(const struct device_traits *traits, double bytes)
-{
-    return bytes / (MEMORY_RATE * traits->multiprocessors);
-}
-
-static double choice_cycles(const struct device_traits *traits, const struct problem *p,
-                            const struct choice *choice)
-{
-    double results = (double)p->m * (double)p->n * (double)p->batch;
-    double inputs = ((double)p->m + (double)p->n) * (double)p->k * (double)p->batch;
-    double partials = choice->parts > 1
-                          ? results * choice->parts * (double)carat_type_size(problem_sum_type(p))
-                          : 0;
-    double product_bytes = inputs * (double)carat_type_size(p->type_a) +
-                           (choice->parts > 1 ? partials : results * (double)carat_type_size(p->type_cd));
-    double cycles = fmax(product_cycles(traits, p, choice), memory_cycles(traits, product_bytes));
-    if (choice->parts > 1) {
-        double reduce_bytes = partials + results * (double)carat_type_size(p->type_cd);
-        cycles += KERNEL_CYCLES + memory_cycles(traits, reduce_bytes);
-    }
-    return cycles;
-}
-
-/* ---- The best of all ---- */
-
-static int64_t least_common_multiple(int64_t x, int64_t y)
-{
-    int64_t a = x;
-    int64_t b = y;
-    while (b != 0) {
-        int64_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return x / a * y;
-}
-
-/* Bytes of the partial sums, in whole units. */
-static int64_t workspace_of(const struct problem *p, int parts)
-{
-    double bytes = (double)p->m * (double)p->n * (double)p->batch * parts * 8;
-    if (parts == 1) {
-        return 0;
-    }
-    if (bytes > 2.0 * (double)MOST_WORKSPACE) {
-        return INT64_MAX;
-    }
-    int64_t exact = p->m * p->n * p->batch * parts * (int64_t)carat_type_size(problem_sum_type(p));
-    return ceiling(exact, WORKSPACE_UNIT) * WORKSPACE_UNIT;
-}
-
-/* A choice of at most the given parts, all of them with work; false where it is no choice. */
-static bool make_choice(const struct device_traits *traits, const struct problem *p,
-                        const struct kernel *kernel, int64_t k_unit, int parts, struct choice *choice)
-{
-    int64_t k = p->k > 0 ? p->k : 1;
-    choice->kernel = kernel;
-    if (__builtin_mul_overflow(ceiling(ceiling(k, parts), k_unit), k_unit, &choice->k_per_part)) {
-        return false;
-    }
-    choice->parts = (int)ceiling(k, choice->k_per_part);
-    if (!count_blocks(kernel, p, choice->parts, &choice->blocks) || choice->parts != parts ||
-        workspace_of(p, parts) > MOST_WORKSPACE) {
-        return false;
-    }
-    choice->cycles = choice_cycles(traits, p, choice);
-    return true;
-}
-
-/* Which rows are looked at: all, those that take any address of A and B, or those that ask for more. */
-enum addresses { ALL_ROWS, ANY_ADDRESS, ALIGNED };
-
-/*
- * The cheapest way over the rows that multiply the problem; kernel NULL where there is none. With parts 0 every
- * number of parts is looked at.
- */
-static struct choice cheapest(const struct device_traits *traits, const struct problem *p, int64_t k_unit,
-                              enum addresses addresses, int parts, int most_parts)
-{
-    struct choice best = {.kernel = NULL, .cycles = INFINITY};
     for (int i = 0; i < carat_catalog_count; i++) {
         const struct kernel *kernel = &carat_catalog[i];
-        if (!kernel_multiplies(kernel, traits, p) ||
-            (addresses != ALL_ROWS && wants_alignment(kernel, p) != (addresses == ALIGNED))) {
-            continue;
-        }
-        int from = parts > 0 ? parts : 1;
-        int to = parts > 0 ? parts : most_parts;
-        /* Every number of parts as long as one more makes a difference, then in growing steps. */
-        for (int count = from; count <= to; count += 1 + count / 32) {
-            struct choice choice;
-            if (make_choice(traits, p, kernel, k_unit, count, &choice) && choice.cycles < best.cycles) {
-                best = choice;
-            }
+        if (kernel->operation == OPERATION_PACK && kernel->element_bytes == (int)element_bytes &&
+            (kernel->converts != 0) == converts && kernel_runs_on(kernel, traits)) {
+            return kernel;
         }
     }
-    return best;
+    return NULL;
 }
 
-/* ---- Packing ---- */
+/* ---- What is multiplied: A and B as they are, or packed ---- */
 
+/* What happens to an operand before the product. */
+enum treatment { AS_IT_IS, PACKED, TURNED };
+
+static int64_t ceiling(int64_t x, int64_t y) { return x / y + (x % y != 0); }
 static int64_t round_up(int64_t x, int64_t unit) { return ceiling(x, unit) * unit; }
-
-/* Where the packed operands of a problem lie in the workspace; the partial sums come behind them. */
-struct packing {
-    struct problem product;
-    const struct kernel *kernel;
-    int64_t b_at;
-    int64_t bytes;
-};
 
 static double extent_elements(struct extent extent)
 {
@@ -295,93 +165,398 @@ static int64_t lay_out(int64_t length, int64_t count, int64_t size, int64_t batc
     return round_up(*ld * count * (shared ? 1 : batch) * size, WORKSPACE_UNIT);
 }
 
-/* How A and B would be packed; false where they cannot be, or it would take too much. */
-static bool make_packing(const struct device_traits *traits, const struct problem *p, struct packing *packing)
+/*
+ * The product with A and B treated so, and where they lie in the workspace; false where they cannot be treated
+ * so. as_f16 takes both from 8 bits to 16.
+ */
+static bool treat(const struct device_traits *traits, const struct problem *p, enum treatment a,
+                  enum treatment b, bool as_f16, struct candidate *candidate)
 {
-    int64_t size = (int64_t)carat_type_size(p->type_a);
-    double bytes = ((double)p->m + (double)p->n) * ((double)p->k + 32) * (double)p->batch * (double)size;
-    packing->kernel = side_row(traits, p, OPERATION_PACK);
-    if (!packing->kernel || p->k == 0 || bytes > (double)MOST_PACKED / 2) {
+    struct problem *to = &candidate->product;
+    *candidate = (struct candidate){.product = *p, .packs_a = a != AS_IT_IS, .packs_b = b != AS_IT_IS};
+    if (as_f16) {
+        to->type_a = CARAT_F16;
+        to->type_b = CARAT_F16;
+    }
+    if (a == AS_IT_IS && b == AS_IT_IS) {
+        return true;
+    }
+    int64_t size = (int64_t)carat_type_size(to->type_a);
+    to->trans_a = a == TURNED || p->trans_a;
+    to->trans_b = b != TURNED && p->trans_b;
+    candidate->pack = pack_row(traits, carat_type_size(p->type_a), as_f16);
+    double bytes = ((a != AS_IT_IS ? (double)p->m : 0) + (b != AS_IT_IS ? (double)p->n : 0) + PACKED_UNIT) *
+                   ((double)p->k + PACKED_UNIT) * (double)p->batch * (double)size;
+    if (!candidate->pack || bytes > 0x1p60) {
         return false;
     }
-    struct problem *to = &packing->product;
-    *to = *p;
-    if (p->trans_a || !p->trans_b) {
+    if (a != AS_IT_IS && b != AS_IT_IS && (to->trans_a || !to->trans_b)) {
         /*
          * k too, where an operand runs along it, since kernels begin with what their tiles leave over of k: all
          * that follows would lie off the sectors. What is added is zero.
          */
         to->k = round_up(p->k, PACKED_UNIT / size);
     }
-    packing->b_at = lay_out(p->trans_a ? to->k : p->m, p->trans_a ? p->m : to->k, size, p->batch, &to->lda,
-                            &to->stride_a);
-    packing->bytes = packing->b_at + lay_out(p->trans_b ? p->n : to->k, p->trans_b ? to->k : p->n, size,
-                                             p->batch, &to->ldb, &to->stride_b);
-    return packing->bytes <= MOST_PACKED;
+    if (a != AS_IT_IS) {
+        to->align_a = MAP_ALIGNMENT;
+        candidate->packed_bytes = lay_out(to->trans_a ? to->k : p->m, to->trans_a ? p->m : to->k, size,
+                                          p->batch, &to->lda, &to->stride_a);
+    }
+    candidate->packed_b_at = candidate->packed_bytes;
+    if (b != AS_IT_IS) {
+        to->align_b = MAP_ALIGNMENT;
+        candidate->packed_bytes += lay_out(to->trans_b ? p->n : to->k, to->trans_b ? to->k : p->n, size,
+                                           p->batch, &to->ldb, &to->stride_b);
+    }
+    /* Every block of a straight pack has so many bytes, one of a turned pack no fewer: it fits a grid. */
+    int64_t block_bytes = (int64_t)candidate->pack->threads_x * PACK_BYTES;
+    return candidate->packed_bytes / block_bytes < MOST_BLOCKS && to->lda * size / PACK_BYTES < MOST_BLOCKS &&
+           to->ldb * size / PACK_BYTES < MOST_BLOCKS;
 }
 
 /* Every element is read once and written once, in a launch of its own. */
-static double packing_cycles(const struct device_traits *traits, const struct packing *packing)
+static double packing_cycles(const struct device_traits *traits, const struct problem *p,
+                             const struct candidate *candidate)
 {
-    double elements = extent_elements(problem_extent_a(&packing->product)) +
-                      extent_elements(problem_extent_b(&packing->product));
-    return KERNEL_CYCLES +
-           memory_cycles(traits, 2 * elements * (double)carat_type_size(packing->product.type_a));
+    const struct problem *to = &candidate->product;
+    double bytes = (double)carat_type_size(p->type_a) + (double)carat_type_size(to->type_a);
+    double elements = (candidate->packs_a ? extent_elements(problem_extent_a(to)) : 0) +
+                      (candidate->packs_b ? extent_elements(problem_extent_b(to)) : 0);
+    return KERNEL_CYCLES + bytes * elements / (MEMORY_RATE * traits->multiprocessors);
+}
+
+/* ---- What it would cost ---- */
+
+static int blocks_of_cluster(const struct kernel *kernel)
+{
+    return kernel->cluster > 1 ? kernel->cluster : 1;
+}
+
+/* Tiles of the whole product, whole clusters of them; false where there are more than a grid can have. */
+static bool count_blocks(const struct kernel *kernel, const struct problem *p, int parts, int64_t *blocks)
+{
+    int cluster = blocks_of_cluster(kernel);
+    int64_t tiles_m = ceiling(p->m, kernel->tile_m * (kernel->swapped ? 1 : cluster));
+    int64_t tiles_n = ceiling(p->n, kernel->tile_n * (kernel->swapped ? cluster : 1));
+    int64_t count = cluster;
+    return !__builtin_mul_overflow(count, tiles_m, &count) &&
+           !__builtin_mul_overflow(count, tiles_n, &count) &&
+           !__builtin_mul_overflow(count, (int64_t)parts, &count) &&
+           !__builtin_mul_overflow(count, p->batch, blocks) && *blocks <= MOST_BLOCKS;
+}
+
+/* Whether a row's products run on the tensor unit, by instructions of one warp. */
+static bool multiplies_by_warp(const struct kernel *kernel)
+{
+    bool tensor_type = kernel->element == ELEMENT_F16 || kernel->element == ELEMENT_BF16 ||
+                       kernel->element == ELEMENT_S8 || kernel->element == ELEMENT_E4M3 ||
+                       kernel->element == ELEMENT_E5M2 ||
+                       (kernel->element == ELEMENT_F32 && kernel->accuracy == ACCURACY_FAST);
+    return !kernel->tensor_maps && tensor_type && kernel->warp_m > 0;
+}
+
+/* Multiply-adds a cycle and multiprocessor of the unit that a row's products run on. */
+static double unit_rate(const struct kernel *kernel)
+{
+    if (kernel->tensor_maps || multiplies_by_warp(kernel)) {
+        double rate = 4096.0 / (double)carat_type_size((carat_type)kernel->element);
+        return kernel->tensor_maps ? rate : rate * OF_ONE_WARP;
+    }
+    switch (kernel->element) {
+    case ELEMENT_F64:
+        /* The double-precision tensor instruction, and the plain one. */
+        return kernel->arch >= 90 ? 128 : 64;
+    case ELEMENT_S32:
+        return 64;
+    case ELEMENT_S8:
+        return 256;
+    default:
+        return 128;
+    }
+}
+
+static int most_resident(const struct kernel *kernel)
+{
+    return kernel->min_blocks > 0 ? kernel->min_blocks : 1;
+}
+
+/* Bytes that a block fetches for one k: of an operand that a cluster shares, its part. */
+static double bytes_of_k(const struct kernel *kernel, const struct problem *p)
+{
+    double wide_m = fmin(kernel->tile_m, (double)p->m);
+    double wide_n = fmin(kernel->tile_n, (double)p->n);
+    double shared = blocks_of_cluster(kernel);
+    double elements = kernel->swapped ? wide_m / shared + wide_n : wide_m + wide_n / shared;
+    return elements * (double)carat_type_size(p->type_a);
+}
+
+static double product_cycles(const struct device_traits *traits, const struct candidate *candidate)
+{
+    const struct kernel *kernel = candidate->kernel;
+    const struct problem *p = &candidate->product;
+    double fit = most_resident(kernel);
+    double rate = (kernel->rate > 0 ? kernel->rate : 50) / 100.0;
+    int cluster = blocks_of_cluster(kernel);
+    int64_t clusters_at_once = traits->multiprocessors / cluster > 0 ? traits->multiprocessors / cluster : 1;
+
+    /* The busiest multiprocessor's tiles, and how many of them are there at a time. */
+    double mine = (double)ceiling(candidate->blocks / cluster, clusters_at_once);
+    double resident = mine < fit ? mine : fit;
+    double busy = fit > 1 ? ALONE + (1 - ALONE) * resident / fit : 1;
+
+    double k = (double)(candidate->parts > 1 ? candidate->k_per_part : p->k);
+    k = ceil(k / kernel->tile_k) * kernel->tile_k;
+    if (kernel->element == ELEMENT_F64 && aligned_elements(kernel, p) > 1 &&
+        (p->lda * (int64_t)sizeof(double) % SECTOR != 0 || p->ldb * (int64_t)sizeof(double) % SECTOR != 0)) {
+        rate *= OFF_SECTOR;
+    }
+    double multiply = (double)kernel->tile_m * kernel->tile_n * k / (unit_rate(kernel) * rate * busy);
+    double fetch = bytes_of_k(kernel, p) * k / (kernel->tensor_maps ? ENGINE_RATE : CACHE_RATE);
+    double between =
+        kernel->tensor_maps ? BLOCK_CYCLES + (mine - 1) * TILE_CYCLES : ceil(mine / fit) * BLOCK_CYCLES;
+    return mine * fmax(multiply, fetch) + between;
+}
+
+/* Every byte has to come from memory or go there once, shared between the multiprocessors. */
+static double memory_cycles(const struct device_traits *traits, double bytes)
+{
+    return bytes / (MEMORY_RATE * traits->multiprocessors);
+}
+
+static double candidate_cycles(const struct device_traits *traits, const struct problem *p,
+                               const struct candidate *candidate)
+{
+    const struct problem *to = &candidate->product;
+    double inputs = (extent_elements(problem_extent_a(to)) + extent_elements(problem_extent_b(to))) *
+                    (double)carat_type_size(to->type_a);
+    double results = extent_elements(problem_extent_d(p)) * (double)carat_type_size(p->type_cd);
+    double partials = (double)candidate->partial_bytes;
+    double cycles = fmax(product_cycles(traits, candidate),
+                         memory_cycles(traits, inputs + (candidate->bare ? partials : results)));
+    if (candidate->bare) {
+        cycles += KERNEL_CYCLES + memory_cycles(traits, partials + results);
+    }
+    return candidate->pack ? cycles + packing_cycles(traits, p, candidate) : cycles;
+}
+
+/* ---- The best of all ---- */
+
+/* What is looked for, and the best so far. */
+struct search {
+    const struct device_traits *traits;
+    const struct problem *problem;
+    const struct kernel *only;   /* this row; NULL: any */
+    const struct kernel *reduce; /* NULL where sums cannot be finished by another kernel */
+    bool always_pack;            /* both A and B */
+    bool limited;                /* to MOST_WORKSPACE */
+    struct candidate best;       /* kernel NULL: none so far */
+    plan_visitor *visitor;       /* is shown every candidate; NULL: nobody */
+    void *context;
+};
+
+/* Bytes of the bare sums, in whole units; INT64_MAX where they cannot be counted. */
+static int64_t partial_bytes(const struct problem *p, int parts)
+{
+    int64_t size = (int64_t)carat_type_size(problem_sum_type(p));
+    double bytes = (double)p->m * (double)p->n * (double)p->batch * parts * (double)size;
+    return bytes > 0x1p60 ? INT64_MAX : round_up(p->m * p->n * p->batch * parts * size, WORKSPACE_UNIT);
+}
+
+/* Completes a candidate with a row and at most the given parts, all of them with work; false where it is no choice. */
+static bool complete(const struct search *search, const struct kernel *kernel, int parts,
+                     struct candidate *candidate)
+{
+    const struct problem *p = search->problem;
+    int64_t k = candidate->product.k > 0 ? candidate->product.k : 1;
+    candidate->kernel = kernel;
+    if (__builtin_mul_overflow(ceiling(ceiling(k, parts), kernel->tile_k), (int64_t)kernel->tile_k,
+                               &candidate->k_per_part)) {
+        return false;
+    }
+    candidate->parts = parts;
+    candidate->bare = parts > 1 || !kernel_finishes(kernel, p);
+    candidate->partial_bytes = candidate->bare ? partial_bytes(p, parts) : 0;
+    int64_t most = parts > 1 ? MOST_PARTIALS : search->limited ? MOST_WORKSPACE : INT64_MAX - 1;
+    if (ceiling(k, candidate->k_per_part) != parts || (candidate->bare && !search->reduce) ||
+        candidate->partial_bytes > most ||
+        !count_blocks(kernel, &candidate->product, parts, &candidate->blocks)) {
+        return false;
+    }
+    candidate->cycles = candidate_cycles(search->traits, p, candidate);
+    return true;
+}
+
+/* Looks at all rows that multiply the candidate's product, and at all numbers of parts. */
+static void search_rows(struct search *search, const struct candidate *treated)
+{
+    if (search->limited && treated->packed_bytes > MOST_WORKSPACE) {
+        return;
+    }
+    for (int i = 0; i < carat_catalog_count; i++) {
+        const struct kernel *kernel = &carat_catalog[i];
+        if ((search->only && kernel != search->only) ||
+            !kernel_multiplies(kernel, search->traits, &treated->product)) {
+            continue;
+        }
+        /* Every number of parts as long as one more makes a difference, then in growing steps. */
+        for (int parts = 1; parts <= MOST_PARTS; parts += 1 + parts / 32) {
+            struct candidate candidate = *treated;
+            if (!complete(search, kernel, parts, &candidate)) {
+                continue;
+            }
+            if (search->visitor) {
+                search->visitor(search->context, &candidate);
+            }
+            if (!search->best.kernel || candidate.cycles < search->best.cycles) {
+                search->best = candidate;
+            }
+        }
+    }
+}
+
+/* Whether some row multiplies these types, and wants both operands along k. */
+static bool wants_operands_along_k(const struct search *search)
+{
+    for (int i = 0; i < carat_catalog_count; i++) {
+        const struct kernel *kernel = &carat_catalog[i];
+        if (kernel->operation == OPERATION_GEMM && kernel->layout == LAYOUT_TN &&
+            has_types(kernel, search->problem) && kernel_runs_on(kernel, search->traits)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Looks at A and B in every treatment. */
+static void search_treatments(struct search *search, bool as_f16)
+{
+    const struct problem *p = search->problem;
+    bool turns = !as_f16 && wants_operands_along_k(search);
+    for (int a = as_f16 || search->always_pack ? PACKED : AS_IT_IS;
+         a <= (turns && !p->trans_a ? TURNED : PACKED); a++) {
+        for (int b = as_f16 || search->always_pack ? PACKED : AS_IT_IS;
+             b <= (turns && p->trans_b ? TURNED : PACKED); b++) {
+            /* What is turned runs along k; so must the other. */
+            bool both_along_k = (p->trans_a || a == TURNED) && (!p->trans_b || b == TURNED);
+            struct candidate treated;
+            if ((both_along_k || (a != TURNED && b != TURNED)) &&
+                treat(search->traits, p, (enum treatment)a, (enum treatment)b, as_f16, &treated)) {
+                search_rows(search, &treated);
+            }
+        }
+    }
+}
+
+static void search_all(struct search *search)
+{
+    const struct problem *p = search->problem;
+    bool narrow = carat_type_size(p->type_a) == 1 && p->type_a != CARAT_S8;
+    search->best = (struct candidate){.kernel = NULL};
+    if (p->k == 0) {
+        /* Nothing is read, so whatever A and B are will do. */
+        struct candidate treated;
+        treat(search->traits, p, AS_IT_IS, AS_IT_IS, narrow, &treated);
+        search_rows(search, &treated);
+        return;
+    }
+    search_treatments(search, false);
+    if (narrow) {
+        search_treatments(search, true);
+    }
+}
+
+static struct search search_of(const struct device_traits *traits, const struct problem *p)
+{
+    const struct kernel *reduce = reduce_row(traits, problem_sum_type(p));
+    bool fits =
+        reduce && (double)p->m * (double)p->n * (double)p->batch / kernel_threads(reduce) < MOST_BLOCKS;
+    return (struct search){.traits = traits, .problem = p, .reduce = fits ? reduce : NULL, .limited = true};
+}
+
+/* The best way, within the limits if there is one. */
+static void search_best(struct search *search)
+{
+    search_all(search);
+    if (!search->best.kernel) {
+        search->limited = false;
+        search_all(search);
+    }
 }
 
 /* ---- Saying it ---- */
 
-static void explain(const struct device_traits *traits, const struct problem *p, const struct choice *choice,
-                    struct plan *plan)
+/* What is done to an operand, in words; empty where nothing is. */
+static const char *treatment_words(bool packs, bool turned, bool converted)
 {
-    const struct kernel *kernel = choice->kernel;
-    const struct step *multiply = &plan->steps[plan_has(plan, STEP_PACK)];
-    const char *packed = "";
-    double slots = (double)traits->multiprocessors * most_resident(kernel);
-    double ideal = (double)p->m * (double)p->n * (double)p->k * (double)p->batch /
-                   (unit_rate(kernel) * traits->multiprocessors);
-    char split[160] = "";
-    char unaligned[80] = "";
-    if (plan_has(plan, STEP_PACK)) {
-        packed = "; A and B are packed first, as their columns do not begin where memory is read best";
+    if (!packs) {
+        return "";
     }
-    if (plan_has(plan, STEP_REDUCE)) {
-        int64_t tiles = choice->blocks / choice->parts;
-        snprintf(split, sizeof(split),
+    return converted ? " as f16" : turned ? " along k" : "";
+}
+
+static void explain(const struct search *search, struct plan *plan)
+{
+    const struct candidate *best = &search->best;
+    const struct problem *p = search->problem;
+    const struct problem *to = &best->product;
+    const struct kernel *kernel = best->kernel;
+    double slots = (double)search->traits->multiprocessors * most_resident(kernel);
+    double ideal = (double)p->m * (double)p->n * (double)p->k * (double)p->batch /
+                   (unit_rate(kernel) * search->traits->multiprocessors);
+    bool converted = to->type_a != p->type_a;
+    char packed[160] = "";
+    char sums[200] = "";
+    if (best->pack) {
+        /* The caller's A may be the canonical B. */
+        const char *words_a = treatment_words(best->packs_a, to->trans_a != p->trans_a, converted);
+        const char *words_b = treatment_words(best->packs_b, to->trans_b != p->trans_b, converted);
+        const char *name_a = p->swapped ? "B" : "A";
+        const char *name_b = p->swapped ? "A" : "B";
+        bool both = best->packs_a && best->packs_b;
+        snprintf(packed, sizeof(packed), "; %s%s%s%s%s packed first by %s", best->packs_a ? name_a : "",
+                 words_a, both ? " and " : "", best->packs_b ? name_b : "", words_b, best->pack->name);
+    }
+    if (best->parts > 1) {
+        int64_t tiles = best->blocks / best->parts;
+        snprintf(sums, sizeof(sums),
                  ", K in %d parts of %" PRId64 " as the tiles alone (%" PRId64
                  ") fill %.0f%% of the device, added by %s",
-                 choice->parts, choice->k_per_part, tiles, 100 * fmin(1, (double)tiles / slots),
-                 plan->steps[plan->step_count - 1].kernel->name);
-    }
-    if (multiply->unaligned != kernel) {
-        snprintf(unaligned, sizeof(unaligned), "; %s where A or B does not begin at %d bytes",
-                 multiply->unaligned->name, kernel->alignment);
+                 best->parts, best->k_per_part, tiles, 100 * fmin(1, (double)tiles / slots),
+                 search->reduce->name);
+    } else if (best->bare) {
+        snprintf(sums, sizeof(sums), ", sums finished by %s", search->reduce->name);
     }
     snprintf(plan->explanation, sizeof(plan->explanation),
              "%s: tiles of %dx%dx%d%s, %" PRId64 " blocks on %d multiprocessors in %.1f waves, "
-             "%.0f%% of the unit's peak predicted%s%s",
-             kernel->name, kernel->tile_m, kernel->tile_n, kernel->tile_k, split, choice->blocks,
-             traits->multiprocessors, (double)choice->blocks / slots, 100 * ideal / choice->cycles, packed,
-             unaligned);
+             "%.0f%% of the unit's peak predicted%s",
+             kernel->name, kernel->tile_m, kernel->tile_n, kernel->tile_k, sums, best->blocks,
+             search->traits->multiprocessors, (double)best->blocks / slots, 100 * ideal / best->cycles,
+             packed);
 }
 
 /* Why no row serves: the build, the device, or the size. */
-static carat_status no_kernel(const struct device_traits *traits, const struct problem *p)
+static carat_status no_kernel(const struct search *search)
 {
+    const struct problem *p = search->problem;
     bool any_image = false;
     bool any_row = false;
+    struct problem as_f16 = *p;
+    as_f16.type_a = as_f16.type_b = CARAT_F16;
+    bool narrow = carat_type_size(p->type_a) == 1 && p->type_a != CARAT_S8;
     for (int i = 0; i < carat_catalog_count; i++) {
-        any_image = any_image || carat_catalog[i].image;
-        any_row = any_row ||
-                  (kernel_multiplies(&carat_catalog[i], traits, p) && !wants_alignment(&carat_catalog[i], p));
+        const struct kernel *kernel = &carat_catalog[i];
+        any_image = any_image || kernel->image;
+        any_row = any_row || (kernel->operation == OPERATION_GEMM && kernel_runs_on(kernel, search->traits) &&
+                              (has_types(kernel, p) || (narrow && has_types(kernel, &as_f16))));
     }
     if (!any_image) {
         return fail(CARAT_UNSUPPORTED, "this build has no CUDA kernels: it was made without nvcc");
     }
     if (!any_row) {
-        return fail(
-            CARAT_UNSUPPORTED, "no CUDA kernel of this build multiplies %s on compute capability %d.%d",
-            carat_type_name(p->type_a), traits->compute_capability / 10, traits->compute_capability % 10);
+        return fail(CARAT_UNSUPPORTED,
+                    "no CUDA kernel of this build multiplies %s on compute capability %d.%d",
+                    carat_type_name(p->type_a), search->traits->compute_capability / 10,
+                    search->traits->compute_capability % 10);
     }
     return fail(CARAT_UNSUPPORTED,
                 "m is %" PRId64 ", n is %" PRId64 " and batch is %" PRId64
@@ -389,65 +564,35 @@ static carat_status no_kernel(const struct device_traits *traits, const struct p
                 p->swapped ? p->n : p->m, p->swapped ? p->m : p->n, p->batch, MOST_BLOCKS);
 }
 
-/* Parts are whole tiles of every row that might run them. */
-static int64_t unit_of_k(const struct device_traits *traits, const struct problem *p)
+/* The plan of the best candidate. */
+static carat_status settle(const struct search *search, struct plan *plan)
 {
-    int64_t unit = 1;
-    for (int i = 0; i < carat_catalog_count; i++) {
-        if (kernel_multiplies(&carat_catalog[i], traits, p)) {
-            unit = least_common_multiple(unit, carat_catalog[i].tile_k);
-        }
+    const struct candidate *best = &search->best;
+    if (!best->kernel) {
+        return no_kernel(search);
     }
-    return unit;
+    plan->product = best->product;
+    plan->packs_a = best->packs_a;
+    plan->packs_b = best->packs_b;
+    plan->packed_b_at = (size_t)best->packed_b_at;
+    plan->partials_at = (size_t)best->packed_bytes;
+    plan->workspace_bytes = (size_t)(best->packed_bytes + best->partial_bytes);
+    plan->parts = best->parts;
+    plan->k_per_part = best->k_per_part;
+    if (best->pack) {
+        plan->steps[plan->step_count++] = (struct step){STEP_PACK, best->pack};
+    }
+    plan->steps[plan->step_count++] = (struct step){STEP_MULTIPLY, best->kernel};
+    if (best->bare) {
+        plan->steps[plan->step_count++] = (struct step){STEP_REDUCE, search->reduce};
+    }
+    explain(search, plan);
+    return CARAT_OK;
 }
 
-/* With always_pack A and B are packed wherever that is possible, whatever it costs. */
-static carat_status choose_cuda(const struct device_traits *traits, const struct problem *p, bool always_pack,
-                                struct plan *plan)
+static struct plan plan_to_be(const struct problem *p)
 {
-    int64_t k_unit = unit_of_k(traits, p);
-    const struct kernel *reduce = side_row(traits, p, OPERATION_REDUCE);
-    bool can_split =
-        reduce && (double)p->m * (double)p->n * (double)p->batch / kernel_threads(reduce) < MOST_BLOCKS;
-    int most_parts = can_split ? MOST_PARTS : 1;
-    struct choice best = cheapest(traits, p, k_unit, ALL_ROWS, 0, most_parts);
-    if (!best.kernel) {
-        return no_kernel(traits, p);
-    }
-    struct choice unaligned = best;
-    if (wants_alignment(best.kernel, p)) {
-        unaligned = cheapest(traits, p, k_unit, ANY_ADDRESS, best.parts, best.parts);
-        if (!unaligned.kernel) {
-            /* Without a row for any address, a plan could fail when it runs. */
-            return no_kernel(traits, p);
-        }
-    }
-    int64_t packed_bytes = 0;
-    struct packing packing;
-    if (make_packing(traits, p, &packing)) {
-        const struct problem *to = &packing.product;
-        struct choice packed = cheapest(traits, to, unit_of_k(traits, to), ALIGNED, 0, most_parts);
-        double whole = packed.cycles + packing_cycles(traits, &packing);
-        if (packed.kernel && (always_pack || whole < best.cycles)) {
-            packed.cycles = whole;
-            best = packed;
-            unaligned = packed; /* the workspace is aligned */
-            plan->product = *to;
-            plan->packed_b_at = (size_t)packing.b_at;
-            packed_bytes = packing.bytes;
-            plan->steps[plan->step_count++] = (struct step){STEP_PACK, packing.kernel, packing.kernel};
-        }
-    }
-    plan->steps[plan->step_count++] = (struct step){STEP_MULTIPLY, best.kernel, unaligned.kernel};
-    if (reduce && best.parts > 1) {
-        plan->steps[plan->step_count++] = (struct step){STEP_REDUCE, reduce, reduce};
-    }
-    plan->parts = best.parts;
-    plan->k_per_part = best.k_per_part;
-    plan->partials_at = (size_t)packed_bytes;
-    plan->workspace_bytes = (size_t)(packed_bytes + workspace_of(p, best.parts));
-    explain(traits, &plan->product, &best, plan);
-    return CARAT_OK;
+    return (struct plan){.problem = *p, .product = *p, .parts = 1, .k_per_part = p->k};
 }
 
 bool plan_has(const struct plan *plan, enum step_kind kind)
@@ -462,13 +607,15 @@ bool plan_has(const struct plan *plan, enum step_kind kind)
 
 carat_status plan_choose(const struct device_traits *traits, const struct problem *problem, struct plan *plan)
 {
-    *plan = (struct plan){.problem = *problem, .product = *problem, .parts = 1, .k_per_part = problem->k};
+    *plan = plan_to_be(problem);
     if (problem_is_empty(problem)) {
         snprintf(plan->explanation, sizeof(plan->explanation), "nothing to compute: D has no elements");
         return CARAT_OK;
     }
     if (traits->kind == CARAT_DEVICE_CUDA) {
-        return choose_cuda(traits, problem, false, plan);
+        struct search search = search_of(traits, problem);
+        search_best(&search);
+        return settle(&search, plan);
     }
     plan->steps[0].kind = STEP_BLAS;
     plan->step_count = 1;
@@ -479,6 +626,72 @@ carat_status plan_choose(const struct device_traits *traits, const struct proble
 carat_status plan_choose_packed(const struct device_traits *traits, const struct problem *problem,
                                 struct plan *plan)
 {
-    *plan = (struct plan){.problem = *problem, .product = *problem, .parts = 1, .k_per_part = problem->k};
-    return choose_cuda(traits, problem, true, plan);
+    struct search search = search_of(traits, problem);
+    search.always_pack = true;
+    search_best(&search);
+    *plan = plan_to_be(problem);
+    return search.best.kernel ? settle(&search, plan) : plan_choose(traits, problem, plan);
+}
+
+carat_status plan_choose_row(const struct device_traits *traits, const struct problem *problem,
+                             const struct kernel *kernel, struct plan *plan)
+{
+    struct search search = search_of(traits, problem);
+    search.only = kernel;
+    search_best(&search);
+    *plan = plan_to_be(problem);
+    if (!search.best.kernel) {
+        return fail(CARAT_UNSUPPORTED, "kernel %s does not multiply this problem in any way", kernel->name);
+    }
+    return settle(&search, plan);
+}
+
+void plan_visit(const struct device_traits *traits, const struct problem *problem, plan_visitor *visitor,
+                void *context)
+{
+    struct search search = search_of(traits, problem);
+    search.visitor = visitor;
+    search.context = context;
+    search_best(&search);
+}
+
+carat_status plan_of_candidate(const struct device_traits *traits, const struct problem *problem,
+                               const struct candidate *candidate, struct plan *plan)
+{
+    struct search search = search_of(traits, problem);
+    search.best = *candidate;
+    *plan = plan_to_be(problem);
+    return settle(&search, plan);
+}
+
+/* By cycles, then in the catalogue's order, as the search goes. */
+static int compare_candidates(const void *x, const void *y)
+{
+    const struct candidate *first = x;
+    const struct candidate *second = y;
+    if (first->cycles != second->cycles) {
+        return first->cycles < second->cycles ? -1 : 1;
+    }
+    return first->kernel < second->kernel ? -1 : 1;
+}
+
+int plan_candidates(const struct device_traits *traits, const struct problem *problem,
+                    struct candidate *candidates)
+{
+    int count = 0;
+    for (int limited = 1; limited >= 0 && count == 0; limited--) {
+        for (int i = 0; i < carat_catalog_count; i++) {
+            struct search search = search_of(traits, problem);
+            search.only = &carat_catalog[i];
+            search.limited = limited;
+            if (search.only->operation == OPERATION_GEMM && kernel_runs_on(search.only, traits)) {
+                search_all(&search);
+            }
+            if (search.best.kernel) {
+                candidates[count++] = search.best;
+            }
+        }
+    }
+    qsort(candidates, (size_t)count, sizeof(*candidates), compare_candidates);
+    return count;
 }

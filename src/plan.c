@@ -60,7 +60,9 @@ static struct key problem_key(const struct problem *problem)
     int64_t kinds = (int64_t)problem->type_a << 32 | (int64_t)problem->type_cd << 16 |
                     (int64_t)problem->accuracy << 8 | problem->swapped << 2 | problem->trans_a << 1 |
                     (int64_t)problem->trans_b;
-    int64_t epilogue = (int64_t)problem->type_b << 32 | (int64_t)problem->type_bias << 16 |
+    /* Alignments are powers of two up to 16. */
+    int64_t epilogue = (int64_t)problem->align_a << 48 | (int64_t)problem->align_b << 40 |
+                       (int64_t)problem->type_b << 32 | (int64_t)problem->type_bias << 16 |
                        (int64_t)problem->activation << 8 | problem->bias << 1 | problem->bias_along_n;
     struct key key = {{kinds, problem->m, problem->n, problem->k, problem->lda, problem->ldb, problem->ldc,
                        problem->ldd, problem->batch, problem->stride_a, problem->stride_b, problem->stride_c,

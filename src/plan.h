@@ -9,15 +9,14 @@
 
 enum step_kind {
     STEP_BLAS,     /* the CPU device's multiplication, whole */
-    STEP_PACK,     /* copies A and B into workspace, columns aligned */
+    STEP_PACK,     /* copies A, B or both into workspace, as the product's kernel wants them */
     STEP_MULTIPLY, /* a product kernel */
-    STEP_REDUCE    /* adds the parts of a split K */
+    STEP_REDUCE    /* adds the parts of K, and finishes the sums */
 };
 
 struct step {
     enum step_kind kind;
-    const struct kernel *kernel;    /* when A and B bases are aligned as it wants */
-    const struct kernel *unaligned; /* when they are not; may be the same */
+    const struct kernel *kernel;
 };
 
 struct plan {
@@ -26,9 +25,10 @@ struct plan {
     struct step steps[4];
     int step_count;
     int parts;          /* of K */
-    int64_t k_per_part; /* a multiple of the kernels' TILE_K */
-    size_t packed_a_at; /* where in the workspace, in bytes */
-    size_t packed_b_at;
+    int64_t k_per_part; /* a multiple of the kernel's TILE_K */
+    bool packs_a;       /* to the workspace's beginning; its layout and type are the product's */
+    bool packs_b;
+    size_t packed_b_at; /* where in the workspace, in bytes */
     size_t partials_at;
     size_t workspace_bytes;
     char explanation[500];
@@ -62,8 +62,48 @@ bool kernel_runs_on(const struct kernel *kernel, const struct device_traits *tra
 carat_status plan_choose_packed(const struct device_traits *traits, const struct problem *problem,
                                 struct plan *plan);
 
-/* Whether a row of OPERATION_GEMM can compute the problem on the device, where A and B begin aligned. */
+/* The same with a row of OPERATION_GEMM given, in the way that suits it best. */
+carat_status plan_choose_row(const struct device_traits *traits, const struct problem *problem,
+                             const struct kernel *kernel, struct plan *plan);
+
+/* One way to compute a problem, and what the model thinks of it. */
+struct candidate {
+    const struct kernel *kernel;
+    const struct kernel *pack; /* NULL: A and B are multiplied where they lie */
+    struct problem product;    /* as in struct plan, and so on */
+    bool packs_a;
+    bool packs_b;
+    bool bare; /* the sums go to workspace, and a reduce row finishes them */
+    int parts;
+    int64_t k_per_part;
+    int64_t blocks; /* tiles of all parts and problems */
+    int64_t packed_b_at;
+    int64_t packed_bytes;
+    int64_t partial_bytes;
+    double cycles; /* of the whole, by the model */
+};
+
+/*
+ * For each row that can compute the problem on a CUDA device the best way, cheapest first: what plan_choose() has
+ * looked at. candidates has room for carat_catalog_count. Returns how many there are.
+ */
+int plan_candidates(const struct device_traits *traits, const struct problem *problem,
+                    struct candidate *candidates);
+
+/* Shows every way to compute a problem that plan_choose() looks at on a CUDA device, to those who measure them. */
+typedef void plan_visitor(void *context, const struct candidate *candidate);
+void plan_visit(const struct device_traits *traits, const struct problem *problem, plan_visitor *visitor,
+                void *context);
+
+/* The plan of a given way to compute the problem. */
+carat_status plan_of_candidate(const struct device_traits *traits, const struct problem *problem,
+                               const struct candidate *candidate, struct plan *plan);
+
+/* Whether a row of OPERATION_GEMM multiplies the problem's A and B on the device as they are. */
 bool kernel_multiplies(const struct kernel *kernel, const struct device_traits *traits,
                        const struct problem *problem);
+
+/* Whether the row itself stores the problem's D; else it stores bare sums, from which a reduce row goes on. */
+bool kernel_finishes(const struct kernel *kernel, const struct problem *problem);
 
 #endif

@@ -397,6 +397,8 @@ carat_status problem_check(const carat_gemm_problem *described, struct problem *
         .stride_b = batched ? p->stride_b : 0,
         .stride_c = batched ? p->stride_c : 0,
         .stride_d = batched ? p->stride_d : 0,
+        .align_a = MOST_ALIGNMENT,
+        .align_b = MOST_ALIGNMENT,
         .accuracy = p->accuracy,
         .bias = has_bias,
         .bias_along_n = p->bias == CARAT_BIAS_PER_COLUMN,
@@ -427,6 +429,19 @@ carat_status problem_check(const carat_gemm_problem *described, struct problem *
                     p->stride_d, p->m, p->n, q->ldd, second);
     }
     return CARAT_OK;
+}
+
+/* The power of two that an address is a multiple of, at most MOST_ALIGNMENT. */
+static int alignment_of(const void *address)
+{
+    uintptr_t bits = (uintptr_t)address | MOST_ALIGNMENT;
+    return (int)(bits & (~bits + 1));
+}
+
+void problem_note_addresses(struct problem *problem, const void *a, const void *b)
+{
+    problem->align_a = alignment_of(problem->swapped ? b : a);
+    problem->align_b = alignment_of(problem->swapped ? a : b);
 }
 
 bool problem_is_empty(const struct problem *problem)

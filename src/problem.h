@@ -12,6 +12,9 @@
 
 #include "carat/carat.h"
 
+/* More than this no kernel asks of where A and B begin, in bytes. */
+#define MOST_ALIGNMENT 16
+
 struct problem {
     carat_type type_a;
     carat_type type_b;
@@ -31,6 +34,8 @@ struct problem {
     int64_t stride_b;
     int64_t stride_c;
     int64_t stride_d;
+    int align_a; /* A begins at a multiple of so many bytes, at most MOST_ALIGNMENT, which it is until a call says */
+    int align_b;
     carat_accuracy accuracy;
     bool bias;
     bool bias_along_n; /* a number a column of the canonical D; else a number a row */
@@ -70,6 +75,9 @@ carat_status problem_check(const carat_gemm_problem *described, struct problem *
 carat_status problem_operands(const struct problem *problem, const void *alpha, const void *a, const void *b,
                               const void *beta, const void *c, void *d, const carat_run *run,
                               struct operands *operands);
+
+/* Notes where the caller's A and B begin. */
+void problem_note_addresses(struct problem *problem, const void *a, const void *b);
 
 /* The type of alpha, beta and of the epilogue's arithmetic. */
 carat_type problem_scalar_type(const struct problem *problem);

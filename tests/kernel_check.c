@@ -313,8 +313,8 @@ static void tighten(const struct product *work, struct expected *expected)
 static struct expected expect_product(const void *context, int64_t problem, int64_t i, int64_t j)
 {
     const struct product *work = context;
-    struct expected expected =
-        reference_gemm(&work->problem, work->alpha, work->a, work->b, work->beta, work->c, NULL, problem, i, j);
+    struct expected expected = reference_gemm(&work->problem, work->alpha, work->a, work->b, work->beta,
+                                              work->c, NULL, problem, i, j);
     tighten(work, &expected);
     return expected;
 }
@@ -775,79 +775,142 @@ static bool check_transpose(const struct kernel *row, const struct cpu_kernel *k
 /* One operand of a pack: the matrices of a batch, and where they go. */
 struct packed {
     struct matrix from;
-    struct matrix to; /* rows and columns as they are wanted; the batch of from, or one for all */
+    struct matrix to; /* as the operand wants it: without gaps */
+    bool turned;
 };
+
+static bool is_small_float(carat_type type) { return type == CARAT_E4M3 || type == CARAT_E5M2; }
+
+/* A type of the row's size; where the row converts, one that it does. */
+static carat_type packed_type(const struct kernel *row, struct random *random)
+{
+    switch (row->element_bytes) {
+    case 1:
+        return row->converts ? (random_one_in(random, 2) ? CARAT_E4M3 : CARAT_E5M2) : CARAT_S8;
+    case 2:
+        return CARAT_BF16;
+    case 4:
+        return CARAT_F32;
+    default:
+        return CARAT_F64;
+    }
+}
 
 static struct packed packed_create(const struct kernel *row, int64_t batch, struct random *random)
 {
-    carat_type type = (carat_type)row->element;
-    int64_t rows = random_length(random, row->tile_m, 1);
-    int64_t columns = random_length(random, row->tile_n, 2);
-    struct packed packed;
-    packed.from = matrix_create(type, rows, columns, batch, 0, false, PLAIN, random);
-    packed.to = matrix_create(type, rows + random_between(random, 0, 40),
-                              columns + random_between(random, 0, 9), batch, 16, false, PLAIN, random);
+    carat_type type = packed_type(row, random);
+    carat_type type_to = row->converts ? CARAT_F16 : type;
+    struct packed packed = {.turned = !row->converts && random_one_in(random, 2)};
+    int64_t rows = packed.turned ? random_length(random, row->tile_m, 1) : random_between(random, 1, 700);
+    int64_t columns = packed.turned ? random_length(random, row->tile_n, 1) : random_between(random, 1, 60);
+    int alignment = 1 << random_between(random, 0, 4);
+    packed.from =
+        matrix_create(type, rows, columns, batch, alignment, random_one_in(random, 3), PLAIN, random);
+    packed.to = (struct matrix){
+        .type = type_to,
+        .rows = round_up(packed.turned ? columns : rows, 128 / (int64_t)carat_type_size(type_to)),
+        .columns =
+            packed.turned ? rows : columns + random_between(random, 0, 3) * random_between(random, 0, 3),
+        .batch = packed.from.stride == 0 ? 1 : batch,
+    };
+    packed.to.ld = packed.to.rows;
+    packed.to.stride = packed.to.rows * packed.to.columns;
+    packed.to.buffer =
+        buffer_create((size_t)(packed.to.stride * packed.to.batch) * carat_type_size(type_to), 0);
+    memset(packed.to.buffer.at, 0xff, packed.to.buffer.bytes);
+    buffer_keep(&packed.to.buffer);
     return packed;
 }
 
-static pack_operand packed_operand(const struct kernel *row, const struct packed *packed)
+static pack_operand packed_operand(const struct kernel *row, const struct packed *packed, int64_t *blocks)
 {
-    return (pack_operand){
+    pack_operand operand = {
         .from = packed->from.buffer.at,
         .to = packed->to.buffer.at,
         .rows = packed->from.rows,
         .columns = packed->from.columns,
         .ld = packed->from.ld,
         .stride = packed->from.stride,
-        .rows_to = packed->to.rows,
         .columns_to = packed->to.columns,
         .ld_to = packed->to.ld,
-        .stride_to = packed->to.stride,
-        .tiles_m = (int32_t)ceiling(packed->to.rows, row->tile_m),
-        .tiles_n = (int32_t)ceiling(packed->to.columns, row->tile_n),
+        .problems = packed->to.batch,
+        .turned = packed->turned,
+        .type = (int32_t)packed->from.type,
     };
+    if (packed->turned) {
+        operand.tiles_m = (int32_t)ceiling(packed->to.columns, row->tile_m);
+        operand.tiles_n = (int32_t)ceiling(packed->to.ld, row->tile_n);
+        *blocks = (int64_t)operand.tiles_m * operand.tiles_n * operand.problems;
+    } else {
+        *blocks = ceiling(packed->to.stride * packed->to.batch * row->element_bytes, row->threads_x * 64);
+    }
+    return operand;
 }
 
-/* Every element arrived or is zero, and nothing else changed; with nothing moved, all is as it was. */
+/* Whether one element arrived; NaN as some NaN. */
+static bool has_arrived(const struct packed *packed, int64_t problem, int64_t i, int64_t j)
+{
+    static const unsigned char zero[8];
+    int64_t row = packed->turned ? j : i;
+    int64_t column = packed->turned ? i : j;
+    size_t size = carat_type_size(packed->to.type);
+    int64_t to = i + j * packed->to.ld + problem * packed->to.stride;
+    if (row >= packed->from.rows || column >= packed->from.columns) {
+        return memcmp(zero, packed->to.buffer.at + (size_t)to * size, size) == 0;
+    }
+    int64_t from = row + column * packed->from.ld + problem * packed->from.stride;
+    if (is_small_float(packed->from.type)) {
+        long double before = element_get(packed->from.type, packed->from.buffer.before, from);
+        long double after = element_get(packed->to.type, packed->to.buffer.at, to);
+        return before == after ? signbit(before) == signbit(after) : isnan(before) && isnan(after);
+    }
+    return memcmp(packed->from.buffer.before + (size_t)from * size, packed->to.buffer.at + (size_t)to * size,
+                  size) == 0;
+}
+
+/* Every element arrived or is zero; with nothing moved, all is as it was. */
 static bool check_packed(const struct kernel *row, struct packed *packed, bool moved)
 {
-    size_t size = carat_type_size(packed->to.type);
     for (int64_t p = 0; moved && p < packed->to.batch; ++p) {
         for (int64_t j = 0; j < packed->to.columns; ++j) {
             for (int64_t i = 0; i < packed->to.rows; ++i) {
-                static const unsigned char zero[8];
-                bool inside = i < packed->from.rows && j < packed->from.columns;
-                size_t at = (size_t)(i + j * packed->from.ld + p * packed->from.stride) * size;
-                size_t to = (size_t)(i + j * packed->to.ld + p * packed->to.stride) * size;
-                if (memcmp(inside ? packed->from.buffer.before + at : zero, packed->to.buffer.at + to,
-                           size)) {
+                if (!has_arrived(packed, p, i, j)) {
                     return wrong(row,
                                  "element (%" PRId64 ", %" PRId64 ") of problem %" PRId64
-                                 " is wrong: %" PRId64 " x %" PRId64 " to %" PRId64 " x %" PRId64,
+                                 " is wrong: %" PRId64 " x %" PRId64 " to %" PRId64 " x %" PRId64 "%s",
                                  i, j, p, packed->from.rows, packed->from.columns, packed->to.rows,
-                                 packed->to.columns);
+                                 packed->to.columns, packed->turned ? " turned" : "");
                 }
-                memcpy(packed->to.buffer.at + to, packed->to.buffer.before + to, size);
             }
         }
     }
-    return (buffer_is_kept(&packed->to.buffer) && buffer_is_kept(&packed->from.buffer)) ||
-           wrong(row, "writes what it should not");
+    return (moved || buffer_is_kept(&packed->to.buffer)) &&
+           (buffer_is_kept(&packed->from.buffer) || wrong(row, "writes what it should not"));
 }
 
 static bool check_packing(const struct kernel *row, const struct cpu_kernel *kernel, struct random *random)
 {
+    static const carat_type results[] = {CARAT_F32, CARAT_F64, CARAT_S32, CARAT_BF16};
+    carat_type result = results[random_between(random, 0, 3)];
     int64_t batch = random_one_in(random, 3) ? random_between(random, 2, 3) : 1;
     struct packed a = packed_create(row, batch, random);
     struct packed b = packed_create(row, batch, random);
-    struct scalar alpha = scalar_create((carat_type)row->element, random);
-    pack_arguments arguments = {
-        .a = packed_operand(row, &a), .b = packed_operand(row, &b), .alpha = alpha.argument};
-    int64_t blocks_a = batch * arguments.a.tiles_m * arguments.a.tiles_n;
+    struct scalar alpha = scalar_create(carat_scalar_type(result), random);
+    bool packs_a = !random_one_in(random, 4);
+    bool packs_b = !packs_a || !random_one_in(random, 4);
+    int64_t blocks_a = 0;
+    int64_t blocks_b = 0;
+    pack_arguments arguments = {.alpha = alpha.argument, .result_type = (int32_t)result};
+    if (packs_a) {
+        arguments.a = packed_operand(row, &a, &blocks_a);
+    }
+    if (packs_b) {
+        arguments.b = packed_operand(row, &b, &blocks_b);
+    }
     arguments.blocks_a = (int32_t)blocks_a;
-    launch(row, kernel, blocks_a + batch * arguments.b.tiles_m * arguments.b.tiles_n, &arguments, random);
-    bool moved = !scalar_is_zero(&alpha, (carat_type)row->element);
-    bool right = check_packed(row, &a, moved) & check_packed(row, &b, moved);
+    launch(row, kernel, blocks_a + blocks_b, &arguments, random);
+    bool moved = !scalar_is_zero(&alpha, carat_scalar_type(result));
+    bool right = check_packed(row, &a, moved && packs_a) & check_packed(row, &b, moved && packs_b);
     bool guards = buffer_destroy(&a.from.buffer);
     guards &= buffer_destroy(&a.to.buffer);
     guards &= buffer_destroy(&b.from.buffer);

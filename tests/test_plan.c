@@ -10,6 +10,7 @@
 
 #include <inttypes.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,7 +19,9 @@
 #include "plan.h"
 #include "reference.h"
 
-static const carat_type types[] = {CARAT_F32, CARAT_F64, CARAT_F16, CARAT_BF16, CARAT_S32, CARAT_S8};
+static const carat_type types[] = {CARAT_F32, CARAT_F64, CARAT_F16,  CARAT_BF16,
+                                   CARAT_S32, CARAT_S8,  CARAT_E4M3, CARAT_E5M2};
+enum { TYPES = sizeof(types) / sizeof(types[0]) };
 
 #define assert_refused(call, status, words)                                                                  \
     do {                                                                                                     \
@@ -43,19 +46,25 @@ static void rows_are_found_by_name(void **state)
 
 /* ---- What must hold of every plan ---- */
 
+static int64_t ceiling(int64_t x, int64_t y) { return x / y + (x % y != 0); }
+
 static int64_t blocks_of(const struct kernel *kernel, const struct problem *p, int parts)
 {
-    return (p->m + kernel->tile_m - 1) / kernel->tile_m * ((p->n + kernel->tile_n - 1) / kernel->tile_n) *
-           parts * p->batch;
+    int64_t cluster = kernel->cluster > 1 ? kernel->cluster : 1;
+    int64_t tile_m = kernel->tile_m * (kernel->swapped ? 1 : cluster);
+    int64_t tile_n = kernel->tile_n * (kernel->swapped ? cluster : 1);
+    return ceiling(p->m, tile_m) * ceiling(p->n, tile_n) * cluster * parts * p->batch;
 }
 
-/* Columns of A and B, and K where an operand runs along it. */
+/* Addresses, columns and strides of A and B; and K where an operand runs along it, but for the copy engine. */
 static bool aligned(const struct kernel *kernel, const struct problem *p)
 {
     int64_t size = (int64_t)carat_type_size(p->type_a);
-    bool along_k = p->trans_a || !p->trans_b;
+    int64_t alignment = kernel->tensor_maps ? 16 : kernel->alignment;
+    bool along_k = !kernel->tensor_maps && (p->trans_a || !p->trans_b);
     int64_t offsets = p->lda | p->ldb | p->stride_a | p->stride_b | (along_k ? p->k : 0);
-    return kernel->alignment <= size || offsets * size % kernel->alignment == 0;
+    return alignment <= size ||
+           (offsets * size % alignment == 0 && p->align_a % alignment == 0 && p->align_b % alignment == 0);
 }
 
 static void check_multiply(const struct device_traits *traits, const struct plan *plan,
@@ -67,12 +76,15 @@ static void check_multiply(const struct device_traits *traits, const struct plan
     assert_non_null(kernel->image);
     assert_int_equal(kernel->operation, OPERATION_GEMM);
     assert_int_equal(kernel->element, p->type_a);
+    assert_int_equal(kernel->element_b ? kernel->element_b : kernel->element, p->type_b);
+    assert_true(kernel->accuracy == 0 || p->accuracy == CARAT_ACCURACY_FAST);
     assert_true(kernel->layout == LAYOUT_ANY || kernel->layout == layouts[p->trans_a][p->trans_b]);
     assert_true(kernel->arch_specific ? kernel->arch == traits->compute_capability
                                       : kernel->arch <= traits->compute_capability);
     assert_true(traits->shared_bytes == 0 || kernel->shared_bytes <= traits->shared_bytes);
     assert_true(aligned(kernel, p));
     assert_true(kernel->ld_limit == 0 || (p->lda <= kernel->ld_limit && p->ldb <= kernel->ld_limit));
+    assert_true(!kernel->tensor_maps || p->k > 0);
     assert_int_equal(plan->k_per_part % kernel->tile_k, 0);
     assert_true(blocks_of(kernel, p, plan->parts) <= INT32_MAX);
 }
@@ -83,29 +95,61 @@ static size_t packed_bytes(struct extent extent)
     int64_t count = extent.stride == 0 ? 1 : extent.batch;
     assert_true(extent.ld >= extent.rows);
     assert_int_equal(extent.ld * (int64_t)extent.element_bytes % 128, 0);
-    assert_true(extent.stride == 0 || extent.stride >= extent.ld * extent.columns);
+    assert_true(extent.stride == 0 || extent.stride == extent.ld * extent.columns);
     return (size_t)(extent.ld * extent.columns * count) * extent.element_bytes;
 }
 
-/* The packed operands hold the problem's, with no more k than a piece, and do not overlap. */
+/* The packed operands hold the problem's, with no more k than a piece, and do not overlap; the other is as it was. */
 static void check_packing(const struct plan *plan)
 {
     const struct problem *from = &plan->problem;
     const struct problem *to = &plan->product;
-    assert_int_equal(plan->steps[0].kernel->operation, OPERATION_PACK);
-    assert_int_equal(plan->steps[0].kernel->element, from->type_a);
+    const struct kernel *pack = plan->steps[0].kernel;
+    bool converts = to->type_a != from->type_a;
+    assert_int_equal(pack->operation, OPERATION_PACK);
+    assert_int_equal(pack->element_bytes, carat_type_size(from->type_a));
+    assert_int_equal(pack->converts, converts);
+    assert_true(plan->packs_a || plan->packs_b);
+    assert_true(!converts || (plan->packs_a && plan->packs_b));
     assert_int_equal(to->m, from->m);
     assert_int_equal(to->n, from->n);
-    assert_true(to->k >= from->k && (to->k - from->k) * (int64_t)carat_type_size(from->type_a) < 128);
-    assert_true((to->stride_a == 0) == (from->stride_a == 0 || from->batch == 1));
-    assert_true((to->stride_b == 0) == (from->stride_b == 0 || from->batch == 1));
-    assert_int_equal(plan->packed_a_at, 0);
+    assert_true(to->k >= from->k && (to->k - from->k) * (int64_t)carat_type_size(to->type_a) < 128);
+    assert_true(to->k == from->k || (plan->packs_a && plan->packs_b));
+    size_t bytes_a = plan->packs_a ? packed_bytes(problem_extent_a(to)) : 0;
+    size_t bytes_b = plan->packs_b ? packed_bytes(problem_extent_b(to)) : 0;
+    if (plan->packs_a) {
+        assert_true((to->stride_a == 0) == (from->stride_a == 0 || from->batch == 1));
+        assert_int_equal(to->align_a, 16);
+    } else {
+        assert_true(to->lda == from->lda && to->stride_a == from->stride_a && to->trans_a == from->trans_a &&
+                    to->align_a == from->align_a);
+    }
+    if (plan->packs_b) {
+        assert_true((to->stride_b == 0) == (from->stride_b == 0 || from->batch == 1));
+        assert_int_equal(to->align_b, 16);
+    } else {
+        assert_true(to->ldb == from->ldb && to->stride_b == from->stride_b && to->trans_b == from->trans_b &&
+                    to->align_b == from->align_b);
+    }
     assert_int_equal(plan->packed_b_at % 256, 0);
     assert_int_equal(plan->partials_at % 256, 0);
-    assert_true(plan->packed_b_at >= packed_bytes(problem_extent_a(to)));
-    assert_true(plan->partials_at >= plan->packed_b_at + packed_bytes(problem_extent_b(to)));
+    assert_true(plan->packed_b_at >= bytes_a);
+    assert_true(plan->partials_at >= plan->packed_b_at + bytes_b);
     assert_true(plan->workspace_bytes >= plan->partials_at);
-    assert_non_null(strstr(plan->explanation, "packed"));
+    assert_non_null(strstr(plan->explanation, pack->name));
+}
+
+/* Of the product all but A and B is the problem's. */
+static void check_epilogue(const struct plan *plan)
+{
+    const struct problem *from = &plan->problem;
+    const struct problem *to = &plan->product;
+    assert_true(to->type_cd == from->type_cd && to->ldc == from->ldc && to->ldd == from->ldd &&
+                to->batch == from->batch && to->stride_c == from->stride_c &&
+                to->stride_d == from->stride_d && to->bias == from->bias &&
+                to->bias_along_n == from->bias_along_n && to->type_bias == from->type_bias &&
+                to->stride_bias == from->stride_bias && to->activation == from->activation &&
+                to->accuracy == from->accuracy);
 }
 
 static void check_plan(const struct device_traits *traits, const struct plan *plan)
@@ -120,17 +164,17 @@ static void check_plan(const struct device_traits *traits, const struct plan *pl
     }
     bool packs = plan->steps[0].kind == STEP_PACK;
     const struct step *multiply = &plan->steps[packs];
-    assert_int_equal(plan->step_count, 1 + packs + (plan->parts > 1));
+    bool bare = plan->parts > 1 || !(multiply->kernel->epilogue || problem_is_plain(p));
+    assert_int_equal(plan->step_count, 1 + packs + bare);
     assert_int_equal(multiply->kind, STEP_MULTIPLY);
     check_multiply(traits, plan, multiply->kernel);
-    check_multiply(traits, plan, multiply->unaligned);
+    check_epilogue(plan);
     if (packs) {
         check_packing(plan);
     } else {
-        /* The kernel for any address takes any address. */
-        assert_true(multiply->unaligned->alignment <= (int)carat_type_size(p->type_a));
+        assert_true(!plan->packs_a && !plan->packs_b);
         assert_int_equal(plan->partials_at, 0);
-        assert_memory_equal(&plan->product, p, sizeof(*p));
+        assert_true(p->k == 0 || plan->product.type_a == p->type_a);
     }
     assert_non_null(strstr(plan->explanation, multiply->kernel->name));
 
@@ -138,19 +182,18 @@ static void check_plan(const struct device_traits *traits, const struct plan *pl
     assert_true(plan->parts >= 1);
     assert_true(plan->k_per_part > 0);
     assert_int_equal(plan->parts, p->k > 0 ? (plan->product.k - 1) / plan->k_per_part + 1 : 1);
-    if (plan->parts == 1) {
+    if (!bare) {
         assert_int_equal(plan->workspace_bytes, plan->partials_at);
         return;
     }
     const struct kernel *reduce = plan->steps[packs + 1].kernel;
     assert_int_equal(plan->steps[packs + 1].kind, STEP_REDUCE);
     assert_int_equal(reduce->operation, OPERATION_REDUCE);
-    assert_int_equal(reduce->element, p->type_a);
+    assert_int_equal(reduce->element, problem_sum_type(p));
     assert_non_null(strstr(plan->explanation, reduce->name));
-    size_t least =
-        (size_t)(p->m * p->n * p->batch * plan->parts) * carat_type_size(carat_scalar_type(p->type_cd));
+    size_t least = (size_t)(p->m * p->n * p->batch * plan->parts) * carat_type_size(problem_sum_type(p));
     assert_int_equal(plan->workspace_bytes - plan->partials_at, (least + 255) / 256 * 256);
-    assert_true(plan->workspace_bytes - plan->partials_at <= (size_t)64 << 20);
+    assert_true(plan->parts == 1 || plan->workspace_bytes - plan->partials_at <= (size_t)64 << 20);
 }
 
 static int64_t random_size(struct random *random)
@@ -160,6 +203,37 @@ static int64_t random_size(struct random *random)
     return random_one_in(random, 2) ? size : (size + 15) / 16 * 16;
 }
 
+/* What C and D may be of, and what a bias may: the table in carat.h. */
+static carat_type random_result(struct random *random, carat_type type)
+{
+    static const carat_type small[] = {CARAT_BF16, CARAT_F16, CARAT_F32, CARAT_E4M3};
+    static const carat_type integer[] = {CARAT_S32, CARAT_F32, CARAT_S8};
+    switch (type) {
+    case CARAT_E4M3:
+    case CARAT_E5M2:
+        return small[random_between(random, 0, 3)];
+    case CARAT_S8:
+        return integer[random_between(random, 0, 2)];
+    case CARAT_F16:
+    case CARAT_BF16:
+        return random_one_in(random, 2) ? type : CARAT_F32;
+    default:
+        return type;
+    }
+}
+
+static void add_epilogue(struct random *random, carat_gemm_problem *p)
+{
+    static const carat_type halves[] = {CARAT_F16, CARAT_BF16};
+    carat_type scalar = carat_scalar_type(p->type_cd);
+    p->bias = (carat_bias)random_between(random, CARAT_BIAS_NONE, CARAT_BIAS_PER_COLUMN);
+    p->type_bias =
+        scalar == CARAT_F32 && random_one_in(random, 2) ? halves[random_between(random, 0, 1)] : scalar;
+    p->stride_bias = random_one_in(random, 2) ? 0 : random_between(random, 0, 1000);
+    p->activation = (carat_activation)random_between(
+        random, CARAT_ACTIVATION_NONE, scalar == CARAT_S32 ? CARAT_ACTIVATION_RELU : CARAT_ACTIVATION_SILU);
+}
+
 static carat_gemm_problem random_problem(struct random *random, carat_type type)
 {
     carat_gemm_problem p =
@@ -167,6 +241,15 @@ static carat_gemm_problem random_problem(struct random *random, carat_type type)
     p.order = random_one_in(random, 2) ? CARAT_ROW_MAJOR : CARAT_COLUMN_MAJOR;
     p.op_a = random_one_in(random, 2) ? CARAT_TRANSPOSE : CARAT_NO_TRANSPOSE;
     p.op_b = random_one_in(random, 2) ? CARAT_TRANSPOSE : CARAT_NO_TRANSPOSE;
+    p.accuracy = (carat_accuracy)random_between(random, CARAT_ACCURACY_DEFAULT, CARAT_ACCURACY_FAST);
+    if (type == CARAT_E4M3 || type == CARAT_E5M2) {
+        p.type_b = random_one_in(random, 2) ? CARAT_E4M3 : CARAT_E5M2;
+    }
+    p.type_cd = random_result(random, type);
+    p.type_bias = carat_scalar_type(p.type_cd);
+    if (random_one_in(random, 2)) {
+        add_epilogue(random, &p);
+    }
     if (random_one_in(random, 4)) {
         p.batch = random_between(random, 0, 40);
         p.stride_a = random_size(random);
@@ -188,12 +271,21 @@ static struct device_traits random_traits(struct random *random)
                                   (int)random_between(random, 1, 200), chips[chip].shared_bytes};
 }
 
+/* A multiple of the element's size, as a call would note it. */
+static int random_alignment(struct random *random, carat_type type)
+{
+    int alignment = 16 >> random_between(random, 0, 4);
+    int size = (int)carat_type_size(type);
+    return random_one_in(random, 2) ? 16 : alignment > size ? alignment : size;
+}
+
 static void every_plan_is_consistent(void **state)
 {
     carat_type type = *(const carat_type *)*state;
     struct random random = {(uint64_t)type + 300};
     int split = 0;
     int packed = 0;
+    int bare = 0;
     for (int i = 0; i < 1500; i++) {
         carat_gemm_problem described = random_problem(&random, type);
         struct device_traits traits = random_traits(&random);
@@ -201,6 +293,8 @@ static void every_plan_is_consistent(void **state)
         struct plan plan;
         struct plan again;
         assert_int_equal(problem_check(&described, &problem), CARAT_OK);
+        problem.align_a = random_alignment(&random, type);
+        problem.align_b = random_alignment(&random, type);
         carat_status status = plan_choose(&traits, &problem, &plan);
         if (status != CARAT_OK) {
             fail_msg("%s m %" PRId64 " n %" PRId64 " k %" PRId64 " on %d: %s", carat_type_name(type),
@@ -209,14 +303,51 @@ static void every_plan_is_consistent(void **state)
         check_plan(&traits, &plan);
         split += plan.parts > 1;
         packed += plan_has(&plan, STEP_PACK);
+        bare += plan.parts == 1 && plan_has(&plan, STEP_REDUCE);
 
         assert_int_equal(plan_choose(&traits, &problem, &again), CARAT_OK);
         assert_string_equal(plan.explanation, again.explanation);
         assert_int_equal(plan.workspace_bytes, again.workspace_bytes);
     }
     assert_true(split > 100);
-    /* Only these have kernels that ask for alignment. */
-    assert_true(packed > (type == CARAT_F32 || type == CARAT_F64 ? 10 : -1));
+    assert_true(bare > 100);
+    /* Only s32 has no kernels that ask for alignment. */
+    assert_true(type == CARAT_S32 || packed > 10);
+}
+
+/* Every row that could serve has a plan of its own, and the cheapest of them is the one that is chosen. */
+static void all_candidates_are_plans(void **state)
+{
+    carat_type type = *(const carat_type *)*state;
+    struct random random = {(uint64_t)type + 400};
+    struct candidate *candidates = calloc((size_t)carat_catalog_count, sizeof(*candidates));
+    assert_non_null(candidates);
+    for (int i = 0; i < 60; i++) {
+        carat_gemm_problem described = random_problem(&random, type);
+        struct device_traits traits = random_traits(&random);
+        struct problem problem;
+        struct plan plan;
+        assert_int_equal(problem_check(&described, &problem), CARAT_OK);
+        problem.align_a = random_alignment(&random, type);
+        if (problem_is_empty(&problem)) {
+            continue;
+        }
+        int count = plan_candidates(&traits, &problem, candidates);
+        assert_in_range(count, 1, carat_catalog_count);
+        assert_int_equal(plan_choose(&traits, &problem, &plan), CARAT_OK);
+        int chosen = 0;
+        while (candidates[chosen].kernel != plan.steps[plan_has(&plan, STEP_PACK)].kernel) {
+            assert_true(++chosen < count);
+        }
+        assert_true(candidates[chosen].cycles == candidates[0].cycles);
+        for (int c = 0; c < count; c++) {
+            assert_true(c == 0 || candidates[c - 1].cycles <= candidates[c].cycles);
+            assert_int_equal(plan_choose_row(&traits, &problem, candidates[c].kernel, &plan), CARAT_OK);
+            assert_ptr_equal(plan.steps[plan_has(&plan, STEP_PACK)].kernel, candidates[c].kernel);
+            check_plan(&traits, &plan);
+        }
+    }
+    free(candidates);
 }
 
 static const struct device_traits h200 = {CARAT_DEVICE_CUDA, 90, 132, 232448};
@@ -236,7 +367,7 @@ static struct plan plan_of(carat_type type, int64_t m, int64_t n, int64_t k)
 static void long_sums_of_few_tiles_are_split(void **state)
 {
     (void)state;
-    for (int t = 0; t < 6; t++) {
+    for (int t = 0; t < TYPES; t++) {
         assert_true(plan_of(types[t], 64, 64, 100000).parts > 8);
         assert_true(plan_of(types[t], 256, 256, 20000).parts > 1);
         assert_int_equal(plan_of(types[t], 64, 64, 32).parts, 1);
@@ -269,7 +400,7 @@ static void chips_without_kernels_are_refused(void **state)
 {
     (void)state;
     struct device_traits old = {CARAT_DEVICE_CUDA, 61, 20, 0};
-    for (int t = 0; t < 6; t++) {
+    for (int t = 0; t < TYPES; t++) {
         carat_gemm_problem described = carat_gemm_describe(types[t], 10, 10, 10);
         struct problem problem;
         struct plan plan;
@@ -342,7 +473,7 @@ static void problems_that_differ_have_their_own_plans(void **state)
 {
     (void)state;
     carat_context *context = cpu_context();
-    enum { VARIANTS = 18 };
+    enum { VARIANTS = 25 };
     carat_gemm_problem problems[VARIANTS];
     for (int i = 0; i < VARIANTS; i++) {
         problems[i] = carat_gemm_describe(CARAT_F32, 40, 40, 40);
@@ -352,7 +483,7 @@ static void problems_that_differ_have_their_own_plans(void **state)
     problems[1].order = CARAT_ROW_MAJOR;
     problems[2].op_a = CARAT_TRANSPOSE;
     problems[3].op_b = CARAT_TRANSPOSE;
-    problems[4].type_a = problems[4].type_cd = CARAT_S32;
+    problems[4] = carat_gemm_describe(CARAT_F64, 40, 40, 40);
     problems[5].m = 39;
     problems[6].n = 39;
     problems[7].k = 39;
@@ -366,6 +497,16 @@ static void problems_that_differ_have_their_own_plans(void **state)
     problems[15].stride_c = 4001;
     problems[16].stride_d = 4001;
     problems[17].accuracy = CARAT_ACCURACY_STRICT;
+    problems[18].activation = CARAT_ACTIVATION_RELU;
+    for (int i = 19; i < 23; i++) {
+        problems[i].bias = CARAT_BIAS_PER_ROW;
+    }
+    problems[20].bias = CARAT_BIAS_PER_COLUMN;
+    problems[21].type_bias = CARAT_F16;
+    problems[22].stride_bias = 50;
+    problems[23] = carat_gemm_describe(CARAT_E4M3, 40, 40, 40);
+    problems[24] = problems[23];
+    problems[24].type_b = CARAT_E5M2;
     carat_plan *plans[VARIANTS];
     for (int i = 0; i < VARIANTS; i++) {
         assert_int_equal(carat_plan_create(context, &problems[i], &plans[i]), CARAT_OK);
@@ -510,14 +651,16 @@ static void messages_belong_to_threads(void **state)
 
 int main(void)
 {
-    struct CMUnitTest tests[24];
-    static const char *const names[] = {"every_plan_is_consistent f32", "every_plan_is_consistent f64",
-                                        "every_plan_is_consistent f16", "every_plan_is_consistent bf16",
-                                        "every_plan_is_consistent s32", "every_plan_is_consistent s8"};
+    struct CMUnitTest tests[12 + 2 * TYPES];
+    static char names[2 * TYPES][60];
     int count = 0;
-    for (int t = 0; t < 6; t++) {
-        tests[count++] =
-            (struct CMUnitTest){names[t], every_plan_is_consistent, NULL, NULL, (void *)(uintptr_t)&types[t]};
+    for (int t = 0; t < TYPES; t++) {
+        void *type = (void *)(uintptr_t)&types[t];
+        snprintf(names[2 * t], sizeof(names[0]), "every_plan_is_consistent %s", carat_type_name(types[t]));
+        snprintf(names[2 * t + 1], sizeof(names[0]), "all_candidates_are_plans %s",
+                 carat_type_name(types[t]));
+        tests[count++] = (struct CMUnitTest){names[2 * t], every_plan_is_consistent, NULL, NULL, type};
+        tests[count++] = (struct CMUnitTest){names[2 * t + 1], all_candidates_are_plans, NULL, NULL, type};
     }
     tests[count++] = (struct CMUnitTest)cmocka_unit_test(rows_are_found_by_name);
     tests[count++] = (struct CMUnitTest)cmocka_unit_test(long_sums_of_few_tiles_are_split);

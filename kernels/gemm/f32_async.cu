@@ -281,19 +281,19 @@ static __device__ inline void store_four(const float sum[4], float alpha, float 
     }
 }
 
-/* Stores the lane's sums: to D through alpha and beta, or bare to the partial sums of a split k. */
+/* Stores the lane's sums: to D through alpha and beta, or bare where there are partial sums. */
 static __device__ inline void store_tile(const gemm_arguments *arguments, block_share share,
                                          float sum[THREAD_N][THREAD_M], int row, int column)
 {
-    int split = arguments->parts > 1;
-    float alpha = split ? 1 : scalar_value(arguments->alpha);
-    float beta = split ? 0 : scalar_value(arguments->beta);
+    int bare = arguments->partials != 0;
+    float alpha = bare ? 1 : scalar_value(arguments->alpha);
+    float beta = bare ? 0 : scalar_value(arguments->beta);
     /* C is not pointed into where it is not read: it may be NULL then. */
     const float *c = beta != 0 ? (const float *)arguments->c + share.problem * arguments->stride_c : 0;
     float *d = (float *)arguments->d + share.problem * arguments->stride_d;
     int64_t ldc = arguments->ldc;
     int64_t ldd = arguments->ldd;
-    if (split) {
+    if (bare) {
         d = (float *)arguments->partials +
             (share.problem * arguments->parts + share.part) * arguments->m * arguments->n;
         ldd = arguments->m;

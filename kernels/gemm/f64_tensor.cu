@@ -188,19 +188,19 @@ static __device__ inline void load_b(double to[MMA_K / 4], const double *from)
     }
 }
 
-/* Stores the lane's sums: to D through alpha and beta, or bare to the partial sums of a split k. */
+/* Stores the lane's sums: to D through alpha and beta, or bare where there are partial sums. */
 static __device__ inline void store_tile(const gemm_arguments *arguments, block_share share,
                                          double sum[ROWS][COLUMNS][4], int row, int column)
 {
-    int split = arguments->parts > 1;
-    double alpha = split ? 1 : scalar_value(arguments->alpha);
-    double beta = split ? 0 : scalar_value(arguments->beta);
+    int bare = arguments->partials != 0;
+    double alpha = bare ? 1 : scalar_value(arguments->alpha);
+    double beta = bare ? 0 : scalar_value(arguments->beta);
     /* C is not pointed into where it is not read: it may be NULL then. */
     const double *c = beta != 0 ? (const double *)arguments->c + share.problem * arguments->stride_c : 0;
     double *d = (double *)arguments->d + share.problem * arguments->stride_d;
     int64_t ldc = arguments->ldc;
     int64_t ldd = arguments->ldd;
-    if (split) {
+    if (bare) {
         d = (double *)arguments->partials +
             (share.problem * arguments->parts + share.part) * arguments->m * arguments->n;
         ldd = arguments->m;

@@ -282,11 +282,11 @@ static __device__ inline void multiply(accumulator sum[THREAD_N][THREAD_M], cons
     }
 }
 
-/* Stores the thread's sums: to D through alpha and beta, or bare to the partial sums of a split k. */
+/* Stores the thread's sums: to D through alpha and beta, or bare where there are partial sums. */
 static __device__ inline void store(const gemm_arguments *arguments, const block_share *share,
                                     accumulator sum[THREAD_N][THREAD_M], int row, int column)
 {
-    int split = arguments->parts > 1;
+    int bare = arguments->partials != 0;
     accumulator alpha = scalar_value(arguments->alpha);
     accumulator beta = scalar_value(arguments->beta);
     accumulator *partials = (accumulator *)arguments->partials +
@@ -300,7 +300,7 @@ static __device__ inline void store(const gemm_arguments *arguments, const block
             if (at_m >= arguments->m || at_n >= arguments->n) {
                 continue;
             }
-            if (split) {
+            if (bare) {
                 partials[at_m + at_n * arguments->m] = sum[j][i];
             } else {
                 store_result(arguments, share->problem, at_m, at_n, sum[j][i], alpha, beta);

@@ -1,68 +1,299 @@
 /*
- * pack.cu - copies A and B into workspace where every column begins at 128 bytes, both in one launch.
+ * pack.cu - copies A, B or both into workspace as a product's kernel wants them, in one launch: every column at
+ * 128 bytes, op(A) and op(B) along k where only that will do, 8-bit floats as f16.
  *
- * A product reads each element once for every tile across, and slowly where columns do not begin at 16 bytes,
- * or not at the 32 of a sector; this reads it once in all. What is added along k is zero in both
- * operands, so that the product may sum over it.
+ * A product reads each element once for every tile across, and the copy engine only where columns begin
+ * at 16 bytes; this reads each element once in all, however the columns lie, and writes it once.
  *
- *        from: columns ld apart                to: columns ld_to apart, rows_to x columns_to of them
+ *        from: columns ld apart           to, straight: columns ld_to apart, columns_to of them, no gaps
  *      +--------------+                       +--------------+--+
  *      |              |                       |              | 0|
  *      |              |          -->          |              |  |
  *      +--------------+                       +--------------+  |
- *                                             |0                |
+ *                                             |0                |   to, turned: the transpose of that
  *                                             +-----------------+
  *
- * A block moves TILE_M x TILE_N elements, a thread TILE_M / THREADS_X of each column, neighbouring threads
- * neighbouring elements, so that whole sectors move however the columns lie; all loads of a thread are under way
- * before its first store. The device's memory limits it: each element is read once and written once.
+ * What is added is zero in both operands, so that the product may sum over it. All of ld_to is written, and ld_to
+ * is a multiple of 128 bytes: so there are only whole packs of 16 bytes to write, at aligned addresses. A source
+ * column may begin anywhere: 16 bytes of it are picked out of the two aligned packs that they lie in, the second
+ * of which the neighbouring thread wants too and the L1 cache holds.
+ *
+ *     column        | . . a b c d e f | g h i j k l . . |      begins 2 elements into an aligned pack
+ *     to            | a b c d e f g h | ...
+ *
+ * Straight: `to` is one line of packs; a block writes THREADS_X * AT_ONCE of them, each thread its loads before its
+ * stores. Turned: a block takes a tile of TILE_M x TILE_N through registers and shared memory, as transpose.cu
+ * does. Memory limits both.
  */
 #include "kernel.h"
 
-#define PER_THREAD (TILE_M / THREADS_X)
+#include "epilogue.h"
+#include "square.h"
 
-static_assert(TILE_M % THREADS_X == 0, "the threads cover a column of the tile");
+#define AT_ONCE 4 /* packs whose loads a thread has under way */
 
-/* Moves the tile of that number, counted down the columns, then along the rows, then through the batch. */
-static __device__ inline void move_tile(const pack_operand *operand, uint32_t tile)
+/* Two bytes come of one where 8-bit floats become f16. */
+#ifdef CONVERTS
+#define WIDER 2
+#else
+#define WIDER 1
+#endif
+
+/* The matrices that an operand's packs are read from, and where they end. */
+typedef struct source {
+    uintptr_t begin;
+    uintptr_t end;
+} source;
+
+/* 16 bytes of a column on their way: the aligned packs that they lie in, and how many of them count. */
+typedef struct pieces {
+    uintptr_t from;
+    int32_t valid; /* bytes inside the column; 0 or less: none */
+    int32_t whole; /* both packs lie in the matrices, and were read */
+    uint4 low;
+    uint4 high;
+} pieces;
+
+static __device__ inline source source_of(const pack_operand *operand)
 {
-    uint32_t tiles = (uint32_t)operand->tiles_m * (uint32_t)operand->tiles_n;
-    int64_t problem = tile / tiles;
-    int64_t row = (int64_t)(tile % tiles % (uint32_t)operand->tiles_m) * TILE_M + threadIdx.x;
-    int64_t column = (int64_t)(tile % tiles / (uint32_t)operand->tiles_m) * TILE_N;
-    const element *from = (const element *)operand->from + problem * operand->stride;
-    element *to = (element *)operand->to + problem * operand->stride_to;
-    element moved[TILE_N][PER_THREAD];
+    int64_t last = (operand->problems - 1) * operand->stride + (operand->columns - 1) * operand->ld;
+    source source;
+    source.begin = (uintptr_t)operand->from;
+    source.end = source.begin + (uintptr_t)((last + operand->rows) * ELEMENT_BYTES);
+    return source;
+}
+
+/* Begins to read 16 bytes at an address, of which those below `valid` count. */
+static __device__ inline pieces read_pieces(const source *source, uintptr_t from, int64_t valid)
+{
+    pieces pieces;
+    uintptr_t aligned = from & ~(uintptr_t)15;
+    int both = aligned != from;
+    pieces.from = from;
+    pieces.valid = valid < 16 ? (int32_t)valid : 16;
+    pieces.whole = valid > 0 && aligned >= source->begin && aligned + (both ? 32 : 16) <= source->end;
+    pieces.low = make_uint4(0, 0, 0, 0);
+    pieces.high = pieces.low;
+    if (pieces.whole) {
+        pieces.low = *(const uint4 *)aligned;
+    }
+    if (pieces.whole && both) {
+        pieces.high = *(const uint4 *)(aligned + 16);
+    }
+    return pieces;
+}
+
+/* Element by element, at the ends of the matrices. */
+static __device__ inline pack gather_pack(const pieces *pieces)
+{
+    pack gathered = {{0, 0, 0, 0}};
+    for (int byte = 0; byte < pieces->valid; byte += ELEMENT_BYTES) {
+#if ELEMENT_BYTES == 8
+        uint64_t element = *(const unit *)(pieces->from + byte);
+        gathered.word[0] = byte == 0 ? (uint32_t)element : gathered.word[0];
+        gathered.word[1] = byte == 0 ? (uint32_t)(element >> 32) : gathered.word[1];
+        gathered.word[2] = byte == 8 ? (uint32_t)element : gathered.word[2];
+        gathered.word[3] = byte == 8 ? (uint32_t)(element >> 32) : gathered.word[3];
+#else
+        uint32_t element = (uint32_t) * (const unit *)(pieces->from + byte) << byte % 4 * 8;
 #pragma unroll
-    for (int j = 0; j < TILE_N; ++j) {
+        for (int w = 0; w < 4; ++w) {
+            gathered.word[w] |= byte / 4 == w ? element : 0;
+        }
+#endif
+    }
+    return gathered;
+}
+
+/* The 16 bytes, zero from `valid` on. */
+static __device__ inline pack join_pieces(const pieces *pieces)
+{
+    if (!pieces->whole) {
+        return gather_pack(pieces);
+    }
+    uint32_t words[8] = {pieces->low.x,  pieces->low.y,  pieces->low.z,  pieces->low.w,
+                         pieces->high.x, pieces->high.y, pieces->high.z, pieces->high.w};
+    int offset = (int)(pieces->from % 16);
 #pragma unroll
-        for (int i = 0; i < PER_THREAD; ++i) {
-            int64_t at = row + i * THREADS_X;
-            int inside = at < operand->rows && column + j < operand->columns;
-            moved[j][i] = inside ? from[at + (column + j) * operand->ld] : 0;
+    for (int w = 0; w < 6; ++w) {
+        words[w] = offset & 8 ? words[w + 2] : words[w];
+    }
+#if ELEMENT_BYTES < 8
+#pragma unroll
+    for (int w = 0; w < 5; ++w) {
+        words[w] = offset & 4 ? words[w + 1] : words[w];
+    }
+#endif
+    pack joined;
+#pragma unroll
+    for (int w = 0; w < 4; ++w) {
+#if ELEMENT_BYTES < 4
+        joined.word[w] = __byte_perm(words[w], words[w + 1], 0x3210 + 0x1111 * (unsigned)(offset % 4));
+#else
+        joined.word[w] = words[w];
+#endif
+    }
+    if (pieces->valid < 16) {
+#pragma unroll
+        for (int w = 0; w < 4; ++w) {
+            int bytes = pieces->valid - 4 * w;
+            uint32_t mask = bytes >= 4 ? 0xffffffffu : bytes <= 0 ? 0 : (1u << 8 * bytes) - 1;
+            joined.word[w] &= mask;
         }
     }
+    return joined;
+}
+
+#ifdef CONVERTS
+
+/* Two 8-bit floats, the lower halves' bytes of `bits`, as f16: exact. */
+static __device__ inline uint32_t widen_pair(uint32_t bits, int32_t type)
+{
+    if (type == ELEMENT_E5M2) {
+        return (bits & 0xffu) << 8 | (bits & 0xff00u) << 16; /* the upper half of an f16 */
+    }
+#if __CUDA_ARCH__ >= 890
+    return f16x2_from_e4m3x2((uint16_t)bits);
+#else
+    return pack_f16(f32_from_e4m3((uint8_t)bits), f32_from_e4m3((uint8_t)(bits >> 8)));
+#endif
+}
+
+static __device__ inline void store_packs(uint4 *to, const pack *pack, int32_t type)
+{
+    const uint32_t *word = pack->word;
+    to[0] = make_uint4(widen_pair(word[0], type), widen_pair(word[0] >> 16, type), widen_pair(word[1], type),
+                       widen_pair(word[1] >> 16, type));
+    to[1] = make_uint4(widen_pair(word[2], type), widen_pair(word[2] >> 16, type), widen_pair(word[3], type),
+                       widen_pair(word[3] >> 16, type));
+}
+
+#else
+
+static __device__ inline void store_packs(uint4 *to, const pack *pack, int32_t type)
+{
+    (void)type;
+    store_pack(to, *pack);
+}
+
+#endif
+
+/* Writes the packs of one block, counted along the columns, then through the problems. */
+static __device__ inline void pack_straight(const pack_operand *operand, uint32_t block)
+{
+    source source = source_of(operand);
+    uint32_t packs = (uint32_t)(operand->ld_to / PACK); /* of a column */
+    int64_t columns = operand->columns_to * operand->problems;
+    int64_t first = (int64_t)block * (THREADS_X * AT_ONCE);
+    int64_t first_column = first / packs;
+    uint32_t within = (uint32_t)(first - first_column * packs) + threadIdx.x;
+    uint4 *to = (uint4 *)operand->to + (first + threadIdx.x) * WIDER;
+    int32_t inside[AT_ONCE];
+    pieces pieces[AT_ONCE];
 #pragma unroll
-    for (int j = 0; j < TILE_N; ++j) {
+    for (int u = 0; u < AT_ONCE; ++u) {
+        uint32_t across = (within + u * THREADS_X) / packs;
+        int64_t column = first_column + across;
+        int64_t row = (int64_t)(within + u * THREADS_X - across * packs) * PACK;
+        inside[u] = column < columns;
+        int64_t problem = operand->problems == 1 ? 0 : column / operand->columns_to;
+        int64_t j = column - problem * operand->columns_to;
+        int64_t at = problem * operand->stride + j * operand->ld + row;
+        int64_t left = inside[u] && j < operand->columns ? operand->rows - row : 0;
+        pieces[u] =
+            read_pieces(&source, source.begin + (uintptr_t)(at * ELEMENT_BYTES), left * ELEMENT_BYTES);
+    }
 #pragma unroll
-        for (int i = 0; i < PER_THREAD; ++i) {
-            int64_t at = row + i * THREADS_X;
-            if (at < operand->rows_to && column + j < operand->columns_to) {
-                to[at + (column + j) * operand->ld_to] = moved[j][i];
-            }
+    for (int u = 0; u < AT_ONCE; ++u) {
+        if (inside[u]) {
+            pack joined = join_pieces(&pieces[u]);
+            store_packs(&to[u * THREADS_X * WIDER], &joined, operand->type);
         }
     }
 }
 
-KERNEL __launch_bounds__(THREADS_X) KERNEL_NAME(pack_arguments arguments)
+#ifndef CONVERTS
+
+#define SQUARES (PACKS_M * PACKS_N / THREADS_X) /* of a thread */
+#define COLUMNS_AT_ONCE (PACK < AT_ONCE ? PACK : AT_ONCE)
+
+static_assert(SQUARES * THREADS_X == PACKS_M * PACKS_N, "each thread takes the same number of squares");
+static_assert(PACKS_M % 8 == 0 && PACKS_N % 8 == 0, "lines of whole 128 bytes, in both matrices");
+static_assert(TILE_M * TILE_N * ELEMENT_BYTES == SHARED_BYTES, "shared memory holds one tile");
+
+/* Reads a square whose first element is (row, column) of a matrix that begins at `at`, and turns it over. */
+static __device__ inline void read_square(const pack_operand *operand, const source *source, uintptr_t at,
+                                          int64_t row, int64_t column, pack square[PACK])
+{
+#pragma unroll
+    for (int first = 0; first < PACK; first += COLUMNS_AT_ONCE) {
+        pieces pieces[COLUMNS_AT_ONCE];
+#pragma unroll
+        for (int c = 0; c < COLUMNS_AT_ONCE; ++c) {
+            int64_t j = column + first + c;
+            int64_t left = j < operand->columns ? operand->rows - row : 0;
+            pieces[c] = read_pieces(source, at + (uintptr_t)((row + j * operand->ld) * ELEMENT_BYTES),
+                                    left * ELEMENT_BYTES);
+        }
+#pragma unroll
+        for (int c = 0; c < COLUMNS_AT_ONCE; ++c) {
+            square[first + c] = join_pieces(&pieces[c]);
+        }
+    }
+    turn_over(square);
+}
+
+/* Moves one tile, counted down the rows of `from`, then along its columns, then through the problems. */
+static __device__ inline void pack_turned(const pack_operand *operand, uint32_t block, uint4 *staged)
+{
+    source source = source_of(operand);
+    uint32_t tiles = (uint32_t)operand->tiles_m * (uint32_t)operand->tiles_n;
+    int64_t problem = block / tiles;
+    int64_t row = (int64_t)(block % tiles % (uint32_t)operand->tiles_m) * TILE_M;
+    int64_t column = (int64_t)(block % tiles / (uint32_t)operand->tiles_m) * TILE_N;
+    uintptr_t at = source.begin + (uintptr_t)(problem * operand->stride * ELEMENT_BYTES);
+#pragma unroll
+    for (int s = 0; s < SQUARES; ++s) {
+        int32_t x = ((int32_t)threadIdx.x + s * THREADS_X) % PACKS_M;
+        int32_t y = ((int32_t)threadIdx.x + s * THREADS_X) / PACKS_M;
+        pack square[PACK];
+        read_square(operand, &source, at, row + x * PACK, column + y * PACK, square);
+#pragma unroll
+        for (int r = 0; r < PACK; ++r) {
+            store_pack(staged_pack(staged, x * PACK + r, y), square[r]);
+        }
+    }
+    __syncthreads();
+    uint4 *to = (uint4 *)operand->to + problem * (operand->ld_to / PACK) * operand->columns_to;
+#pragma unroll
+    for (int s = 0; s < SQUARES * PACK; ++s) {
+        int32_t y = ((int32_t)threadIdx.x + s * THREADS_X) % PACKS_N;
+        int32_t i = ((int32_t)threadIdx.x + s * THREADS_X) / PACKS_N;
+        if (row + i < operand->columns_to && column + y * PACK < operand->ld_to) {
+            to[column / PACK + y + (row + i) * (operand->ld_to / PACK)] = *staged_pack(staged, i, y);
+        }
+    }
+}
+
+#endif
+
+KERNEL __launch_bounds__(THREADS_X, MIN_BLOCKS) KERNEL_NAME(const pack_arguments arguments)
 {
     /* The product will not look at what it need not multiply by 0. */
-    if (scalar_value(arguments.alpha) == 0) {
+    if (alpha_is_zero(arguments.alpha, arguments.result_type)) {
         return;
     }
-    if (blockIdx.x < (uint32_t)arguments.blocks_a) {
-        move_tile(&arguments.a, blockIdx.x);
+    int of_a = blockIdx.x < (uint32_t)arguments.blocks_a;
+    const pack_operand *operand = of_a ? &arguments.a : &arguments.b;
+    uint32_t block = of_a ? blockIdx.x : blockIdx.x - (uint32_t)arguments.blocks_a;
+#ifdef CONVERTS
+    pack_straight(operand, block);
+#else
+    DYNAMIC_SHARED(uint4, staged);
+    if (operand->turned) {
+        pack_turned(operand, block, staged);
     } else {
-        move_tile(&arguments.b, blockIdx.x - (uint32_t)arguments.blocks_a);
+        pack_straight(operand, block);
     }
+#endif
 }

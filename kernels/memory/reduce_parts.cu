@@ -1,5 +1,9 @@
 /*
- * reduce_parts.cu - adds the parts of a split K: D = alpha * (part 0 + part 1 + ...) + beta * C.
+ * reduce_parts.cu - adds the parts of K that a product has left bare, and finishes the sums as epilogue.h says:
+ *
+ *     D = round(scale_d * act(alpha * scale_a * scale_b * (part 0 + part 1 + ...) + beta * C + bias))
+ *
+ * A row for each type of the sums (ELEMENT); those of C and D, the bias and the activation are known as it runs.
  *
  * Each part is a whole m x n matrix of sums in the accumulator's type, without gaps:
  *
@@ -12,6 +16,8 @@
  * the way together. Wider loads would leave fewer threads, and D has few elements as it is.
  */
 #include "kernel.h"
+
+#include "epilogue.h"
 
 #define AT_ONCE 8
 
@@ -62,6 +68,35 @@ static __device__ inline accumulator sum_parts(const accumulator *part, int64_t 
     return sum;
 }
 
+/* From the sum of an element to D. With alpha 0 the products were not summed: whatever the parts hold, it is 0. */
+static __device__ inline void finish_element(const reduce_arguments *arguments, const place *place,
+                                             const accumulator *part, int64_t size)
+{
+    const epilogue_arguments *epilogue = &arguments->epilogue;
+    int64_t at_c = place->problem * arguments->stride_c + place->j * arguments->ldc + place->i;
+    int64_t at_d = place->problem * arguments->stride_d + place->j * arguments->ldd + place->i;
+    int nothing = alpha_is_zero(arguments->alpha, epilogue->result_type);
+    accumulator sum = nothing ? 0 : sum_parts(part, size, arguments->parts);
+#if ELEMENT == ELEMENT_F64
+    epilogue_element_f64(epilogue, scalar_f64(arguments->alpha), scalar_f64(arguments->beta), place->problem,
+                         place->i, place->j, sum, arguments->c, at_c, arguments->d, at_d);
+#else
+#if ELEMENT == ELEMENT_S32
+    if (epilogue->result_type == ELEMENT_S32) {
+        epilogue_element_s32(epilogue, scalar_s32(arguments->alpha), scalar_s32(arguments->beta),
+                             place->problem, place->i, place->j, sum, arguments->c, at_c, arguments->d, at_d);
+        return;
+    }
+    float value = (float)(int32_t)sum;
+#else
+    float value = sum;
+#endif
+    epilogue_scalars scalars = epilogue_scalars_of(epilogue, arguments->alpha, arguments->beta);
+    epilogue_element(epilogue, &scalars, place->problem, place->i, place->j, value, arguments->c, at_c,
+                     arguments->d, at_d);
+#endif
+}
+
 KERNEL KERNEL_NAME(reduce_arguments arguments)
 {
     int64_t size = arguments.m * arguments.n;
@@ -73,14 +108,5 @@ KERNEL KERNEL_NAME(reduce_arguments arguments)
     place place = place_of(index, arguments.m, arguments.n, total);
     const accumulator *part = (const accumulator *)arguments.partials +
                               place.problem * arguments.parts * size + place.j * arguments.m + place.i;
-    const result *c =
-        (const result *)arguments.c + place.problem * arguments.stride_c + place.j * arguments.ldc + place.i;
-    result *d =
-        (result *)arguments.d + place.problem * arguments.stride_d + place.j * arguments.ldd + place.i;
-
-    accumulator alpha = scalar_value(arguments.alpha);
-    accumulator beta = scalar_value(arguments.beta);
-    /* With alpha 0 the products were not summed; whatever the parts hold, the sum is zero. */
-    accumulator sum = alpha == 0 ? 0 : sum_parts(part, size, arguments.parts);
-    *d = finish(sum, alpha, beta, c);
+    finish_element(&arguments, &place, part, size);
 }

@@ -94,45 +94,42 @@ static carat_status gemm(struct cuda_device *device, const struct plan *plan, co
                          const carat_run *run)
 {
     const struct problem *problem = &plan->problem;
-    carat_type scalar_type = carat_scalar_type(problem->type_cd);
-    scalar_argument alpha;
-    scalar_argument beta;
-    CARAT_TRY(scalar_of(device, "alpha", scalar_type, operands->alpha, &alpha));
-    CARAT_TRY(scalar_of(device, "beta", scalar_type, operands->beta, &beta));
-    bool reads_ab = problem->k > 0 && !scalar_is_zero(&alpha, scalar_type);
-    bool reads_c = !scalar_is_zero(&beta, scalar_type);
+    carat_type scalar_type = problem_scalar_type(problem);
+    struct device_operands placed;
+    CARAT_TRY(operands_of(device, problem, operands, &placed));
+    bool reads_ab = problem->k > 0 && !scalar_is_zero(&placed.alpha, scalar_type);
+    bool reads_c = !scalar_is_zero(&placed.beta, scalar_type);
     if (reads_c && !operands->c) {
         return fail(CARAT_INVALID_ARGUMENT, "c is NULL, but beta is %s",
-                    beta.device ? "in device memory" : "not 0");
+                    placed.beta.device ? "in device memory" : "not 0");
     }
-    enum { A, B, C, D };
-    size_t bytes_ab = carat_type_size(problem->type_a);
+    enum { A, B, BIAS, C, D, COUNT };
     size_t bytes_cd = carat_type_size(problem->type_cd);
     struct matrix_argument matrices[] = {
-        [A] = {problem->swapped ? "b" : "a", reads_ab ? operands->a : NULL, bytes_ab, PLACE_PAGEABLE},
-        [B] = {problem->swapped ? "a" : "b", reads_ab ? operands->b : NULL, bytes_ab, PLACE_PAGEABLE},
+        [A] = {problem->swapped ? "b" : "a", reads_ab ? operands->a : NULL, carat_type_size(problem->type_a),
+               PLACE_PAGEABLE},
+        [B] = {problem->swapped ? "a" : "b", reads_ab ? operands->b : NULL, carat_type_size(problem->type_b),
+               PLACE_PAGEABLE},
+        [BIAS] = {"run->bias", operands->bias, carat_type_size(problem->type_bias), PLACE_PAGEABLE},
         [C] = {"c", reads_c ? operands->c : NULL, bytes_cd, PLACE_PAGEABLE},
         [D] = {"d", operands->d, bytes_cd, PLACE_PAGEABLE},
     };
     bool on_device;
-    CARAT_TRY(find_places(device, matrices, 4, &on_device));
+    CARAT_TRY(find_places(device, matrices, COUNT, &on_device));
     if (on_device) {
-        struct device_operands placed = {alpha, beta, operands->a, operands->b, operands->c, operands->d};
         return launch_with_workspace(device, plan, &placed, run);
     }
-    struct host_operands placed = {
-        .alpha = alpha,
-        .beta = beta,
-        .a = matrices[A].pointer,
-        .b = matrices[B].pointer,
-        .c = matrices[C].pointer,
-        .d = operands->d,
-        .a_place = matrices[A].place,
-        .b_place = matrices[B].place,
-        .c_place = matrices[C].place,
-        .d_place = matrices[D].place,
+    placed.a = matrices[A].pointer;
+    placed.b = matrices[B].pointer;
+    placed.c = matrices[C].pointer;
+    struct host_places places = {
+        .a = matrices[A].place,
+        .b = matrices[B].place,
+        .bias = matrices[BIAS].place,
+        .c = matrices[C].place,
+        .d = matrices[D].place,
     };
-    return host_gemm(device, plan, &placed, run->stream);
+    return host_gemm(device, plan, &placed, &places, run->stream);
 }
 
 carat_status cuda_gemm(struct device *base, const struct plan *plan, const struct operands *operands,
@@ -152,9 +149,6 @@ static carat_status prepare(struct cuda_device *device, const struct plan *plan)
     CUdeviceptr workspace;
     for (int i = 0; i < plan->step_count; ++i) {
         CARAT_TRY(kernel_load(device, plan->steps[i].kernel, &function));
-        if (plan->steps[i].unaligned) {
-            CARAT_TRY(kernel_load(device, plan->steps[i].unaligned, &function));
-        }
     }
     if (plan->workspace_bytes == 0) {
         return CARAT_OK;

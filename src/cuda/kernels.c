@@ -109,11 +109,6 @@ carat_status kernel_launch(struct cuda_device *device, const struct kernel *kern
                                  (unsigned)kernel->shared_bytes, stream, parameters, NULL));
 }
 
-bool kernel_takes_address(const struct kernel *kernel, const void *address)
-{
-    return kernel->alignment <= 1 || (uintptr_t)address % (size_t)kernel->alignment == 0;
-}
-
 /* ---- For the command line and the bench ---------------------------------------------------- */
 
 carat_status cuda_launch(struct device *base, const struct kernel *kernel, uint32_t blocks,

@@ -6,6 +6,9 @@
 
 #include "status.h"
 
+/* What a thread of a pack moves: see pack_operand. */
+#define PACK_BYTES_OF_THREAD 64
+
 /* ---- Scalars ------------------------------------------------------------------------------- */
 
 carat_status scalar_of(struct cuda_device *device, const char *name, carat_type type, const void *pointer,
@@ -41,24 +44,58 @@ bool scalar_is_zero(const scalar_argument *scalar, carat_type type)
     }
 }
 
+/* The f32 scale of a matrix: 1 where the caller gave none. */
+static carat_status scale_of(struct cuda_device *device, const char *name, const float *pointer,
+                             scalar_argument *scale)
+{
+    *scale = (scalar_argument){.value.f32 = 1};
+    return pointer ? scalar_of(device, name, CARAT_F32, pointer, scale) : CARAT_OK;
+}
+
+carat_status operands_of(struct cuda_device *device, const struct problem *problem,
+                         const struct operands *operands, struct device_operands *placed)
+{
+    carat_type type = problem_scalar_type(problem);
+    *placed = (struct device_operands){
+        .a = operands->a, .b = operands->b, .c = operands->c, .d = operands->d, .bias = operands->bias};
+    CARAT_TRY(scalar_of(device, "alpha", type, operands->alpha, &placed->alpha));
+    CARAT_TRY(scalar_of(device, "beta", type, operands->beta, &placed->beta));
+    CARAT_TRY(scale_of(device, problem->swapped ? "run->scale_b" : "run->scale_a", operands->scale_a,
+                       &placed->scale_a));
+    CARAT_TRY(scale_of(device, problem->swapped ? "run->scale_a" : "run->scale_b", operands->scale_b,
+                       &placed->scale_b));
+    return scale_of(device, "run->scale_d", operands->scale_d, &placed->scale_d);
+}
+
 /* ---- Steps --------------------------------------------------------------------------------- */
 
 static int64_t divide_up(int64_t x, int64_t y) { return x / y + (x % y != 0); }
 
-/* Which of a step's two kernels suits where A and B begin; the plan has looked at all else. */
-static const struct kernel *kernel_for(const struct step *step, const void *a, const void *b)
+static epilogue_arguments epilogue_of(const struct problem *problem, const struct device_operands *operands)
 {
-    return kernel_takes_address(step->kernel, a) && kernel_takes_address(step->kernel, b) ? step->kernel
-                                                                                          : step->unaligned;
+    return (epilogue_arguments){
+        .bias = operands->bias,
+        .scale_a = operands->scale_a,
+        .scale_b = operands->scale_b,
+        .scale_d = operands->scale_d,
+        .stride_bias = problem->stride_bias,
+        .bias_type = (int32_t)problem->type_bias,
+        .bias_along_n = problem->bias_along_n,
+        .activation = (int32_t)problem->activation,
+        .result_type = (int32_t)problem->type_cd,
+    };
 }
 
+/* Stores bare sums to partials where that is not 0. */
 static carat_status multiply_launch(struct cuda_device *device, const struct plan *plan,
                                     const struct kernel *kernel, const struct device_operands *operands,
                                     CUdeviceptr partials, CUstream stream)
 {
     const struct problem *problem = &plan->product;
-    int64_t tiles_m = divide_up(problem->m, kernel->tile_m);
-    int64_t tiles_n = divide_up(problem->n, kernel->tile_n);
+    /* A cluster's tile is several side by side. */
+    int64_t side_by_side = kernel->cluster > 1 ? kernel->cluster : 1;
+    int64_t tiles_m = divide_up(problem->m, kernel->tile_m * (kernel->swapped ? 1 : side_by_side));
+    int64_t tiles_n = divide_up(problem->n, kernel->tile_n * (kernel->swapped ? side_by_side : 1));
     int64_t blocks;
     if (tiles_m > INT32_MAX || tiles_n > INT32_MAX || __builtin_mul_overflow(tiles_m, tiles_n, &blocks) ||
         __builtin_mul_overflow(blocks, plan->parts, &blocks) ||
@@ -84,8 +121,7 @@ static carat_status multiply_launch(struct cuda_device *device, const struct pla
         .stride_b = problem->stride_b,
         .stride_c = problem->stride_c,
         .stride_d = problem->stride_d,
-        /* A sum of nothing is 0, whatever alpha is: NaN and infinity too. */
-        .alpha = problem->k > 0 ? operands->alpha : (scalar_argument){0},
+        .alpha = operands->alpha,
         .beta = operands->beta,
         .trans_a = problem->trans_a,
         .trans_b = problem->trans_b,
@@ -94,8 +130,10 @@ static carat_status multiply_launch(struct cuda_device *device, const struct pla
         .parts = plan->parts,
         .k_per_part = plan->k_per_part,
         .partials = (void *)(uintptr_t)partials,
+        .epilogue = epilogue_of(problem, operands),
     };
-    return kernel_launch(device, kernel, blocks, &arguments, stream);
+    return kernel->tensor_maps ? tensor_launch(device, kernel, problem, &arguments, blocks, stream)
+                               : kernel_launch(device, kernel, blocks, &arguments, stream);
 }
 
 static carat_status reduce_launch(struct cuda_device *device, const struct plan *plan,
@@ -117,68 +155,87 @@ static carat_status reduce_launch(struct cuda_device *device, const struct plan 
         .alpha = operands->alpha,
         .beta = operands->beta,
         .parts = plan->parts,
+        .epilogue = epilogue_of(problem, operands),
     };
     /* The partials were allocated, so their number fits. */
     int64_t elements = problem->m * problem->n * problem->batch;
     return kernel_launch(device, kernel, divide_up(elements, kernel_threads(kernel)), &arguments, stream);
 }
 
-/* One operand's way into the workspace; both extents are of the same batch. */
-static pack_operand pack_of(const struct kernel *kernel, struct extent from, struct extent to,
-                            const void *source, CUdeviceptr workspace)
+/* One operand's way into the workspace, and the blocks that it takes. */
+static pack_operand pack_of(const struct kernel *kernel, struct extent from, struct extent to, bool turned,
+                            carat_type type, const void *source, CUdeviceptr workspace, int64_t *blocks)
 {
-    return (pack_operand){
+    /* A matrix that all problems share is copied once. */
+    int64_t problems = from.stride == 0 ? 1 : from.batch;
+    pack_operand operand = {
         .from = source,
         .to = (void *)(uintptr_t)workspace,
         .rows = from.rows,
         .columns = from.columns,
         .ld = from.ld,
         .stride = from.stride,
-        .rows_to = to.rows,
         .columns_to = to.columns,
         .ld_to = to.ld,
-        .stride_to = to.stride,
-        .tiles_m = (int32_t)divide_up(to.rows, kernel->tile_m),
-        .tiles_n = (int32_t)divide_up(to.columns, kernel->tile_n),
+        .problems = problems,
+        .turned = turned,
+        .type = (int32_t)type,
     };
+    if (turned) {
+        int64_t tiles_m = divide_up(to.columns, kernel->tile_m);
+        int64_t tiles_n = divide_up(to.ld, kernel->tile_n);
+        operand.tiles_m = (int32_t)tiles_m;
+        operand.tiles_n = (int32_t)tiles_n;
+        *blocks = tiles_m * tiles_n * problems;
+    } else {
+        int64_t bytes = to.columns * to.ld * problems * (int64_t)from.element_bytes;
+        *blocks = divide_up(bytes, (int64_t)kernel->threads_x * PACK_BYTES_OF_THREAD);
+    }
+    return operand;
 }
 
-/* Copies A and B into the workspace, and has operands point there. */
+/* Copies what the plan packs into the workspace, and has operands point there. */
 static carat_status pack_launch(struct cuda_device *device, const struct plan *plan,
                                 const struct kernel *kernel, struct device_operands *operands,
-                                CUdeviceptr workspace, CUstream stream)
+                                CUdeviceptr workspace, bool reads_ab, CUstream stream)
 {
-    struct extent a = problem_extent_a(&plan->product);
-    struct extent b = problem_extent_b(&plan->product);
-    pack_arguments arguments = {
-        .a = pack_of(kernel, problem_extent_a(&plan->problem), a, operands->a, workspace + plan->packed_a_at),
-        .b = pack_of(kernel, problem_extent_b(&plan->problem), b, operands->b, workspace + plan->packed_b_at),
-        .alpha = operands->alpha,
-    };
-    /* The plan has counted both: they fit a grid together. A matrix that all problems share is copied once. */
-    int64_t blocks_a = (int64_t)arguments.a.tiles_m * arguments.a.tiles_n * (a.stride == 0 ? 1 : a.batch);
-    int64_t blocks_b = (int64_t)arguments.b.tiles_m * arguments.b.tiles_n * (b.stride == 0 ? 1 : b.batch);
+    const struct problem *from = &plan->problem;
+    const struct problem *to = &plan->product;
+    int64_t blocks_a = 0;
+    int64_t blocks_b = 0;
+    pack_arguments arguments = {.alpha = operands->alpha, .result_type = (int32_t)from->type_cd};
+    if (plan->packs_a) {
+        arguments.a = pack_of(kernel, problem_extent_a(from), problem_extent_a(to),
+                              from->trans_a != to->trans_a, from->type_a, operands->a, workspace, &blocks_a);
+        operands->a = arguments.a.to;
+    }
+    if (plan->packs_b) {
+        arguments.b =
+            pack_of(kernel, problem_extent_b(from), problem_extent_b(to), from->trans_b != to->trans_b,
+                    from->type_b, operands->b, workspace + plan->packed_b_at, &blocks_b);
+        operands->b = arguments.b.to;
+    }
+    /* The plan has counted both: they fit a grid together. */
     arguments.blocks_a = (int32_t)blocks_a;
-    operands->a = arguments.a.to;
-    operands->b = arguments.b.to;
-    return kernel_launch(device, kernel, blocks_a + blocks_b, &arguments, stream);
+    return reads_ab ? kernel_launch(device, kernel, blocks_a + blocks_b, &arguments, stream) : CARAT_OK;
 }
 
 carat_status plan_launch(struct cuda_device *device, const struct plan *plan,
                          const struct device_operands *operands, CUdeviceptr workspace, CUstream stream)
 {
     struct device_operands at = *operands;
-    bool reads_ab = !scalar_is_zero(&at.alpha, carat_scalar_type(plan->problem.type_cd));
-    CUdeviceptr partials = workspace + plan->partials_at;
+    if (plan->problem.k == 0) {
+        /* A sum of nothing is 0, whatever alpha is: NaN and infinity too. */
+        at.alpha = (scalar_argument){0};
+    }
+    bool reads_ab = !scalar_is_zero(&at.alpha, problem_scalar_type(&plan->problem));
+    CUdeviceptr partials = plan_has(plan, STEP_REDUCE) ? workspace + plan->partials_at : 0;
     for (int i = 0; i < plan->step_count; ++i) {
         const struct step *step = &plan->steps[i];
         if (step->kind == STEP_PACK) {
-            if (reads_ab) {
-                CARAT_TRY(pack_launch(device, plan, step->kernel, &at, workspace, stream));
-            }
+            CARAT_TRY(pack_launch(device, plan, step->kernel, &at, workspace, reads_ab, stream));
         } else if (step->kind == STEP_MULTIPLY) {
-            const struct kernel *kernel = kernel_for(step, at.a, at.b);
-            CARAT_TRY(multiply_launch(device, plan, kernel, &at, partials, stream));
+            CARAT_TRY(multiply_launch(device, plan, step->kernel, &at, partials, stream));
         } else if (step->kind == STEP_REDUCE) {
             CARAT_TRY(reduce_launch(device, plan, step->kernel, &at, partials, stream));
         } else {
@@ -255,7 +312,7 @@ carat_status transpose_launch(struct cuda_device *device, const struct elementwi
 /* ---- One given row, for the command line and the bench -------------------------------------- */
 
 static carat_status row_check(struct cuda_device *device, const struct kernel *kernel,
-                              const struct problem *problem, const void *a, const void *b)
+                              const struct problem *problem)
 {
     CARAT_TRY(cuda_kernel_check(&device->base, kernel));
     bool suits;
@@ -263,18 +320,16 @@ static carat_status row_check(struct cuda_device *device, const struct kernel *k
         suits = kernel->element == (int)problem->type_a && !problem->trans_a && !problem->trans_b &&
                 problem->batch == 1;
     } else {
-        suits = kernel_multiplies(kernel, &device->base.traits, problem);
+        suits = kernel_multiplies(kernel, &device->base.traits, problem) && kernel_finishes(kernel, problem);
     }
     if (!suits) {
-        return fail(CARAT_UNSUPPORTED,
-                    "kernel %s does not multiply %s, op %c by op %c, k %" PRId64 ", lda %" PRId64
-                    ", ldb %" PRId64 ", batch %" PRId64 " (column-major)",
-                    kernel->name, carat_type_name(problem->type_a), problem->trans_a ? 'T' : 'N',
-                    problem->trans_b ? 'T' : 'N', problem->k, problem->lda, problem->ldb, problem->batch);
-    }
-    if (!kernel_takes_address(kernel, a) || !kernel_takes_address(kernel, b)) {
-        return fail(CARAT_UNSUPPORTED, "kernel %s wants A and B to begin at multiples of %d bytes: %p, %p",
-                    kernel->name, kernel->alignment, a, b);
+        return fail(
+            CARAT_UNSUPPORTED,
+            "kernel %s alone does not multiply %s by %s to %s, op %c by op %c, k %" PRId64 ", lda %" PRId64
+            ", ldb %" PRId64 ", batch %" PRId64 ", A at a multiple of %d bytes and B of %d (column-major)",
+            kernel->name, carat_type_name(problem->type_a), carat_type_name(problem->type_b),
+            carat_type_name(problem->type_cd), problem->trans_a ? 'T' : 'N', problem->trans_b ? 'T' : 'N',
+            problem->k, problem->lda, problem->ldb, problem->batch, problem->align_a, problem->align_b);
     }
     return CARAT_OK;
 }
@@ -282,18 +337,22 @@ static carat_status row_check(struct cuda_device *device, const struct kernel *k
 static carat_status row_run(struct cuda_device *device, const struct kernel *kernel,
                             const struct problem *problem, const struct operands *operands, CUstream stream)
 {
-    carat_type scalar_type = carat_scalar_type(problem->type_cd);
-    CARAT_TRY(row_check(device, kernel, problem, operands->a, operands->b));
-    struct device_operands on_device = {
-        .a = operands->a, .b = operands->b, .c = operands->c, .d = operands->d};
+    struct problem here = *problem;
+    struct device_operands placed;
+    problem_note_addresses(&here, problem->swapped ? operands->b : operands->a,
+                           problem->swapped ? operands->a : operands->b);
+    CARAT_TRY(row_check(device, kernel, &here));
     int64_t tile_k = kernel->tile_k > 0 ? kernel->tile_k : 1;
-    struct plan plan = {.problem = *problem,
-                        .product = *problem,
-                        .parts = 1,
-                        .k_per_part = divide_up(problem->k, tile_k) * tile_k};
-    CARAT_TRY(scalar_of(device, "alpha", scalar_type, operands->alpha, &on_device.alpha));
-    CARAT_TRY(scalar_of(device, "beta", scalar_type, operands->beta, &on_device.beta));
-    return multiply_launch(device, &plan, kernel, &on_device, 0, stream);
+    struct plan plan = {
+        .problem = *problem,
+        .product = *problem,
+        .steps = {{STEP_MULTIPLY, kernel}},
+        .step_count = 1,
+        .parts = 1,
+        .k_per_part = divide_up(problem->k, tile_k) * tile_k,
+    };
+    CARAT_TRY(operands_of(device, problem, operands, &placed));
+    return plan_launch(device, &plan, &placed, 0, stream);
 }
 
 carat_status cuda_gemm_with(struct device *base, const struct kernel *kernel, const struct problem *problem,

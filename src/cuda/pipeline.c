@@ -142,7 +142,7 @@ static size_t bytes_on_device(const struct job *job, bool shared)
     return bytes;
 }
 
-/* Assigns places to the matrices in the order A, B, D; C goes to D's. Returns the bytes they all take. */
+/* Assigns places to the matrices in the order A, B, bias, D; C goes to D's. Returns the bytes they all take. */
 static size_t assign_places(struct job *job, int64_t group_problems)
 {
     size_t offset = 0;
@@ -291,6 +291,17 @@ static carat_status add_panel_of_b(struct job *job, const struct rectangle *d)
     return add_piece(job, MATRIX_B, &panel);
 }
 
+/* All of the bias of a group's problems, whatever part of D comes first. */
+static carat_status add_bias(struct job *job, const struct rectangle *d)
+{
+    struct rectangle whole = *d;
+    whole.row = 0;
+    whole.rows = job->matrices[MATRIX_BIAS].extent.rows;
+    whole.column = 0;
+    whole.columns = 1;
+    return add_piece(job, MATRIX_BIAS, &whole);
+}
+
 /* The problem of one block, on the device's own leading dimensions. */
 static struct problem problem_of_block(const struct job *job, const struct block *block)
 {
@@ -310,6 +321,10 @@ static struct problem problem_of_block(const struct job *job, const struct block
     problem.stride_b = batched ? b->stride : 0;
     problem.stride_c = batched ? d->stride : 0;
     problem.stride_d = batched ? d->stride : 0;
+    /* Places begin as kernels want it, and so do the panels that a block begins with where columns do. */
+    problem.align_a = MOST_ALIGNMENT;
+    problem.align_b = MOST_ALIGNMENT;
+    problem.stride_bias = batched ? job->matrices[MATRIX_BIAS].stride : 0;
     return problem;
 }
 
@@ -347,14 +362,15 @@ static carat_status launch_product(struct job *job, const struct block *block)
     CUdeviceptr b =
         element_on_device(job, MATRIX_B, out->group, trans_b ? out->column : 0, trans_b ? 0 : out->column);
     CUdeviceptr d = element_on_device(job, MATRIX_D, out->group, out->row, out->column);
-    struct device_operands operands = {
-        .alpha = job->alpha,
-        .beta = job->beta,
-        .a = (const void *)(uintptr_t)a,
-        .b = (const void *)(uintptr_t)b,
-        .c = (const void *)(uintptr_t)d,
-        .d = (void *)(uintptr_t)d,
-    };
+    struct device_operands operands = job->operands;
+    operands.a = (const void *)(uintptr_t)a;
+    operands.b = (const void *)(uintptr_t)b;
+    operands.c = (const void *)(uintptr_t)d;
+    operands.d = (void *)(uintptr_t)d;
+    if (job->problem.bias) {
+        int64_t first = job->problem.bias_along_n ? out->column : out->row;
+        operands.bias = (const void *)(uintptr_t)element_on_device(job, MATRIX_BIAS, out->group, first, 0);
+    }
     return plan_launch(job->device, plan, &operands, job->set->device_bytes + job->workspace_offset,
                        job->set->compute);
 }
@@ -390,12 +406,13 @@ static carat_status cut_problem(struct job *job, int64_t problem)
     struct rectangle d = {.group = problem, .problem = problem, .problems = 1};
     size_t d_bytes = (size_t)(p->m * p->n) * carat_type_size(p->type_cd);
     int64_t rows = panel_size(job, p->m, (size_t)(p->m * p->k) * carat_type_size(p->type_a), d_bytes);
-    int64_t columns = panel_size(job, p->n, (size_t)(p->k * p->n) * carat_type_size(p->type_a), d_bytes);
+    int64_t columns = panel_size(job, p->n, (size_t)(p->k * p->n) * carat_type_size(p->type_b), d_bytes);
     int64_t rows_in = least(first_panel_size(job, p->m, rows), p->m);
     int64_t columns_in = least(first_panel_size(job, p->n, columns), p->n);
 
     d.rows = rows_in;
     d.columns = columns_in;
+    CARAT_TRY(add_bias(job, &d));
     CARAT_TRY(add_panel_of_a(job, &d));
     CARAT_TRY(add_panel_of_b(job, &d));
     CARAT_TRY(add_block(job, &d, rows_in == p->m && columns_in == p->n));
@@ -433,6 +450,7 @@ static carat_status take_group(struct job *job, int64_t group, int64_t group_pro
         .rows = p->m,
         .columns = p->n,
     };
+    CARAT_TRY(add_bias(job, &d));
     CARAT_TRY(add_panel_of_a(job, &d));
     CARAT_TRY(add_panel_of_b(job, &d));
     return add_block(job, &d, true);
@@ -470,7 +488,7 @@ static carat_status launch_elementwise(struct job *job, const struct block *bloc
     work.n = is_transpose(job) ? out->rows : out->columns;
     return is_transpose(job)
                ? transpose_launch(job->device, &work, job->set->compute)
-               : scale_add_launch(job->device, &work, &job->alpha, &job->beta, job->set->compute);
+               : scale_add_launch(job->device, &work, &job->scale, &job->shift, job->set->compute);
 }
 
 static carat_status cut_elementwise(struct job *job, bool whole)
@@ -619,14 +637,14 @@ static carat_status run_with_set(struct job *job, carat_status (*run)(struct job
 }
 
 carat_status host_gemm(struct cuda_device *device, const struct plan *plan,
-                       const struct host_operands *operands, CUstream stream)
+                       const struct device_operands *operands, const struct host_places *places,
+                       CUstream stream)
 {
     struct job job = {
         .device = device,
         .problem = plan->problem,
         .plan = plan,
-        .alpha = operands->alpha,
-        .beta = operands->beta,
+        .operands = *operands,
         .launch = launch_product,
     };
     if (!operands->a) {
@@ -637,14 +655,16 @@ carat_status host_gemm(struct cuda_device *device, const struct plan *plan,
     struct extent b = problem_extent_b(problem);
     struct extent c = problem_extent_c(problem);
     struct extent d = problem_extent_d(problem);
-    matrix_init(&job, MATRIX_A, operands->a, &a, operands->a_place);
-    matrix_init(&job, MATRIX_B, operands->b, &b, operands->b_place);
-    matrix_init(&job, MATRIX_D, operands->d, &d, operands->d_place);
-    matrix_init(&job, MATRIX_C, operands->c, &c, operands->c_place);
+    struct extent bias = problem_extent_bias(problem);
+    matrix_init(&job, MATRIX_A, operands->a, &a, places->a);
+    matrix_init(&job, MATRIX_B, operands->b, &b, places->b);
+    matrix_init(&job, MATRIX_BIAS, operands->bias, &bias, places->bias);
+    matrix_init(&job, MATRIX_D, operands->d, &d, places->d);
+    matrix_init(&job, MATRIX_C, operands->c, &c, places->c);
     /* C is copied to where D will be computed. */
     job.matrices[MATRIX_C].ld = job.matrices[MATRIX_D].ld;
     job.matrices[MATRIX_C].stride = job.matrices[MATRIX_D].stride;
-    job.matrices[MATRIX_C].direct = is_direct(&job, &job.matrices[MATRIX_C], operands->c_place);
+    job.matrices[MATRIX_C].direct = is_direct(&job, &job.matrices[MATRIX_C], places->c);
     return run_with_set(&job, run_product, problem->batch, stream);
 }
 
@@ -658,8 +678,8 @@ carat_status host_elementwise(struct cuda_device *device, const struct elementwi
     struct extent a = {work->m, work->n, work->lda, 1, 0, bytes};
     struct extent b = {transpose ? work->n : work->m, transpose ? work->m : work->n, work->ldb, 1, 0, bytes};
     if (!transpose) {
-        job.alpha = *scale;
-        job.beta = *shift;
+        job.scale = *scale;
+        job.shift = *shift;
     }
     matrix_init(&job, MATRIX_A, work->a, &a, a_place);
     matrix_init(&job, MATRIX_D, work->b, &b, b_place);

@@ -31,8 +31,8 @@ struct host_matrix {
     size_t offset;      /* of the first place in the set's device memory */
 };
 
-/* The matrices of a job. C goes into D's place. Work on one matrix has A and D. */
-enum { MATRIX_A, MATRIX_B, MATRIX_C, MATRIX_D, MATRIX_COUNT };
+/* The matrices of a job; a bias is one of one column. C goes into D's place. Work on one matrix has A and D. */
+enum { MATRIX_A, MATRIX_B, MATRIX_BIAS, MATRIX_C, MATRIX_D, MATRIX_COUNT };
 
 /* A rectangle of each of some problems of a matrix, to be copied in or out in chunks. */
 struct piece {
@@ -71,8 +71,9 @@ struct job {
     const struct plan *plan; /* the caller's, of the whole product */
     struct problem problem;  /* its problem, with k 0 where A and B are not read */
     struct elementwise work; /* of scale_add and transpose */
-    scalar_argument alpha;   /* or scale */
-    scalar_argument beta;    /* or shift */
+    scalar_argument scale;   /* of scale_add */
+    scalar_argument shift;
+    struct device_operands operands; /* of a product: its scalars */
     carat_status (*launch)(struct job *job, const struct block *block);
 
     struct plan *plans;
@@ -114,21 +115,19 @@ void lines_copy(const struct job *job, const struct piece *piece, enum direction
 /* Runs the job's pieces and blocks with as many threads as its staged bytes are worth (staging.c). */
 carat_status job_run_staged(struct job *job);
 
-/* The operands of a product whose matrices are in host memory. A place says whether it is pinned. */
-struct host_operands {
-    scalar_argument alpha;
-    scalar_argument beta;
-    const void *a; /* NULL where it is not read */
-    const void *b;
-    const void *c;
-    void *d;
-    enum place a_place;
-    enum place b_place;
-    enum place c_place;
-    enum place d_place;
+/* Where the matrices of a product are: host memory that is pinned, or not. */
+struct host_places {
+    enum place a;
+    enum place b;
+    enum place bias;
+    enum place c;
+    enum place d;
 };
+
+/* A product whose matrices are in host memory; a, b and c are NULL where they are not read. */
 carat_status host_gemm(struct cuda_device *device, const struct plan *plan,
-                       const struct host_operands *operands, CUstream stream);
+                       const struct device_operands *operands, const struct host_places *places,
+                       CUstream stream);
 
 /* work's a and b are in host memory; scale and shift are NULL for a transpose. */
 carat_status host_elementwise(struct cuda_device *device, const struct elementwise *work, enum place a_place,
