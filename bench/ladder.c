@@ -1,6 +1,7 @@
 /* ladder.c - the rungs of the ladder, from the catalogue. */
 #include "ladder.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,24 +16,38 @@ static bool in_list(const char *list, int number)
     return false;
 }
 
+static bool is_rung(const struct kernel *row, carat_type type, int number)
+{
+    return row->rung == number && row->element == (int)type;
+}
+
+int library_rung(carat_type type)
+{
+    for (int i = 0; i < carat_catalog_count; i++) {
+        if (carat_catalog[i].rung > 9 && carat_catalog[i].element == (int)type) {
+            return TOP_RUNG;
+        }
+    }
+    return 9;
+}
+
 bool rungs_list(carat_type type, const char *filter, struct rungs *rungs)
 {
     rungs->count = 0;
     if (filter && (!*filter || strspn(filter, "0123456789,") != strlen(filter))) {
         return false;
     }
-    for (int number = 1; number <= LIBRARY_RUNG; number++) {
+    for (int number = 1; number <= library_rung(type); number++) {
         if (filter && !in_list(filter, number)) {
             continue;
         }
         for (int i = 0; i < carat_catalog_count; i++) {
             const struct kernel *row = &carat_catalog[i];
-            if (row->operation == OPERATION_LADDER && row->rung == number && row->element == (int)type &&
-                rungs->count < MOST_RUNGS - 1) {
+            if (is_rung(row, type, number) && rungs->count < MOST_RUNGS - 1) {
                 rungs->items[rungs->count++] = (struct rung){number, row->name, row};
             }
         }
-        if (number == LIBRARY_RUNG) {
+        if (number == library_rung(type)) {
             rungs->items[rungs->count++] = (struct rung){number, "carat", NULL};
         }
     }
@@ -42,8 +57,8 @@ bool rungs_list(carat_type type, const char *filter, struct rungs *rungs)
 int rung_base(int number)
 {
     /* Pitched, Kahan and the register tile each add to the tiled kernel; the rest to the rung before. */
-    static const int bases[] = {0, 0, 1, 2, 3, 3, 3, 6, 7, 8};
-    return number >= 1 && number <= LIBRARY_RUNG ? bases[number] : 0;
+    static const int bases[TOP_RUNG + 1] = {0, 0, 1, 2, 3, 3, 3, 6, 7, 8, 9, 10, 11, 12, 13};
+    return number >= 1 && number <= TOP_RUNG ? bases[number] : 0;
 }
 
 double rung_traffic_bytes(int number, const struct kernel *kernel, int64_t m, int64_t n, int64_t k)
@@ -53,7 +68,82 @@ double rung_traffic_bytes(int number, const struct kernel *kernel, int64_t m, in
     if (number <= 2) {
         return 2.0 * (double)m * (double)n * (double)k * size + written;
     }
-    int64_t tiles_m = (m + kernel->tile_m - 1) / kernel->tile_m;
-    int64_t tiles_n = (n + kernel->tile_n - 1) / kernel->tile_n;
+    int64_t blocks = kernel->cluster > 1 ? kernel->cluster : 1;
+    int64_t tile_m = kernel->tile_m * (kernel->swapped ? 1 : blocks);
+    int64_t tile_n = kernel->tile_n * (kernel->swapped ? blocks : 1);
+    int64_t tiles_m = (m + tile_m - 1) / tile_m;
+    int64_t tiles_n = (n + tile_n - 1) / tile_n;
     return ((double)m * (double)tiles_n + (double)n * (double)tiles_m) * (double)k * size + written;
+}
+
+static const char *text_of(const json_t *object, const char *key)
+{
+    const char *text = json_string_value(json_object_get(object, key));
+    return text ? text : "";
+}
+
+static double number_of(const json_t *object, const char *key)
+{
+    return json_number_value(json_object_get(object, key));
+}
+
+void rung_label(const json_t *result, char *label, size_t size)
+{
+    const char *name = text_of(result, "kernel");
+    int rung = (int)number_of(result, "rung");
+    int length = 0;
+    if (sscanf(name, "ladder_%*d_%n", &length) == 0 && length > 0) {
+        name += length;
+    }
+    if (rung) {
+        snprintf(label, size, "%d %s", rung, name);
+    } else {
+        snprintf(label, size, "%s", name);
+    }
+}
+
+static void put_line(const json_t *result, FILE *to)
+{
+    char label[120];
+    rung_label(result, label, sizeof(label));
+    fprintf(to, "| %s | %.2f |", label, number_of(result, "gflops") * 1e-3);
+    if (number_of(result, "rung") == 0) {
+        fprintf(to, " | | | |\n");
+        return;
+    }
+    fprintf(to, " %.1f%% |", number_of(result, "share_of_ceiling") * 100);
+    if (number_of(result, "gain") > 0) {
+        fprintf(to, " %.2f over %.0f |", number_of(result, "gain"), number_of(result, "gain_over_rung"));
+    } else {
+        fprintf(to, " |");
+    }
+    fprintf(to, number_of(result, "ratio") > 0 ? " %.3f |" : " |", number_of(result, "ratio"));
+    fprintf(to, number_of(result, "traffic_bytes") > 0 ? " %.2f GB |\n" : " |\n",
+            number_of(result, "traffic_bytes") * 1e-9);
+}
+
+bool ladder_tables(const json_t *document, int64_t size, FILE *to)
+{
+    const json_t *results = json_object_get(document, "results");
+    double last = 0;
+    size_t i;
+    json_t *result;
+    json_array_foreach(results, i, result)
+    {
+        double its_size = number_of(result, "size");
+        if (number_of(result, "gflops") <= 0 || (size && its_size != (double)size)) {
+            continue;
+        }
+        if (its_size != last) {
+            fprintf(to,
+                    "%s%s, m = n = k = %.0f\n\n"
+                    "| rung | TFLOP/s | of the ceiling | gain, over rung | cuBLAS's time over its | counted "
+                    "traffic |\n"
+                    "|---|---|---|---|---|---|\n",
+                    last > 0 ? "\n" : "", text_of(document, "dtype"), its_size);
+            last = its_size;
+        }
+        put_line(result, to);
+    }
+    return last > 0;
 }

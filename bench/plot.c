@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ladder.h"
 #include "status.h"
 
 /* Text within single quotes, where gnuplot reads '' as one quote. */
@@ -108,22 +109,6 @@ static bool is_fastest(const json_t *results, const json_t *result)
     return true;
 }
 
-/* "3 tiled" of rung 3's kernel ladder_3_tiled; a peer has just its name. */
-static void label_of(const json_t *result, char *label, size_t size)
-{
-    const char *name = text_of(result, "kernel");
-    int rung = (int)number_of(result, "rung");
-    int length = 0;
-    if (sscanf(name, "ladder_%*d_%n", &length) == 0 && length > 0) {
-        name += length;
-    }
-    if (rung) {
-        snprintf(label, size, "%d %s", rung, name);
-    } else {
-        snprintf(label, size, "%s", name);
-    }
-}
-
 /* A block of data with a line of "size rate" for each timed result of one kernel. */
 static void put_series(FILE *script, int number, const json_t *results, const char *kernel)
 {
@@ -182,7 +167,7 @@ carat_status plot_ladder(const json_t *document, const char *path)
     for (int k = 0; k < count; k++) {
         bool rung = number_of(series[k], "rung") > 0;
         char label[120];
-        label_of(series[k], label, sizeof(label));
+        rung_label(series[k], label, sizeof(label));
         fprintf(script, "%s$series%d using 1:2 with linespoints %s lc rgb '%s' title ", k ? ", " : "", k,
                 rung ? "lw 2" : "dt 2", colours[k % COLOURS]);
         put_quoted(script, label);
@@ -231,7 +216,7 @@ carat_status plot_roofline(const json_t *document, const char *path)
             if (number_of(result, "intensity") > 0 && rung % 2 != even && is_largest(results, result) &&
                 is_fastest(results, result)) {
                 char label[120];
-                label_of(result, label, sizeof(label));
+                rung_label(result, label, sizeof(label));
                 fprintf(script, "%.6g %.6g \"%s\"\n", number_of(result, "intensity"),
                         number_of(result, "gflops"), label);
             }

@@ -340,7 +340,7 @@ static carat_status run_size(struct ladder *ladder, int64_t size)
     double cublas = field_cublas_seconds(field, results);
     for (int i = 0; i < field->count; i++) {
         ladder->wrong += results[i].outcome == OUTCOME_WRONG || results[i].outcome == OUTCOME_FAILED;
-        ladder->skipped += results[i].outcome == OUTCOME_SKIPPED;
+        ladder->skipped += results[i].outcome == OUTCOME_SKIPPED || results[i].outcome == OUTCOME_CANNOT;
         if (i < ladder->rungs.count) {
             ladder->rates[i] =
                 results[i].time_us > 0 ? operations / results[i].time_us * 1e6 : ladder->rates[i];
@@ -433,20 +433,43 @@ static carat_status run_sizes(struct ladder *ladder, const int64_t *sizes, int c
     return CARAT_OK;
 }
 
-/* Draws what was asked for. */
-static int draw(const char *command, const json_t *document, const char *plot, const char *roofline)
+/* What is made of a document: files, or NULL. */
+struct drawings {
+    const char *plot;
+    const char *roofline;
+    const char *markdown; /* "-": standard output */
+    int64_t size;         /* of the Markdown's tables; 0: all */
+};
+
+static int write_tables(const char *command, const json_t *document, const struct drawings *wanted)
 {
-    if ((plot && plot_ladder(document, plot) != CARAT_OK) ||
-        (roofline && plot_roofline(document, roofline) != CARAT_OK)) {
-        return command_failed(command, "%s", carat_last_message());
+    bool standard = strcmp(wanted->markdown, "-") == 0;
+    FILE *file = standard ? stdout : fopen(wanted->markdown, "w");
+    if (!file) {
+        return command_failed(command, "cannot write %s", wanted->markdown);
     }
-    return EXIT_OK;
+    bool any = ladder_tables(document, wanted->size, file);
+    bool written = !ferror(file);
+    if ((standard ? fflush(file) : fclose(file)) != 0 || !written) {
+        return command_failed(command, "cannot write %s", wanted->markdown);
+    }
+    return any ? EXIT_OK : command_failed(command, "there are no times for a table");
 }
 
-static int draw_again(const char *command, const char *from, const char *plot, const char *roofline)
+/* Draws what was asked for. */
+static int draw(const char *command, const json_t *document, const struct drawings *wanted)
 {
-    if (!plot && !roofline) {
-        return usage_error(command, "--from needs --plot or --roofline");
+    if ((wanted->plot && plot_ladder(document, wanted->plot) != CARAT_OK) ||
+        (wanted->roofline && plot_roofline(document, wanted->roofline) != CARAT_OK)) {
+        return command_failed(command, "%s", carat_last_message());
+    }
+    return wanted->markdown ? write_tables(command, document, wanted) : EXIT_OK;
+}
+
+static int draw_again(const char *command, const char *from, const struct drawings *wanted)
+{
+    if (!wanted->plot && !wanted->roofline && !wanted->markdown) {
+        return usage_error(command, "--from needs --plot, --roofline or --markdown");
     }
     json_error_t error;
     json_t *document = json_load_file(from, 0, &error);
@@ -456,14 +479,13 @@ static int draw_again(const char *command, const char *from, const char *plot, c
         json_decref(document);
         return exit_code;
     }
-    int exit_code = draw(command, document, plot, roofline);
+    int exit_code = draw(command, document, wanted);
     json_decref(document);
     return exit_code;
 }
 
 static int run_ladder(struct ladder *ladder, const char *command, const int64_t *sizes, int count,
-                      const char *ceilings_path, double ceiling_seconds, const char *plot,
-                      const char *roofline)
+                      const char *ceilings_path, double ceiling_seconds, const struct drawings *wanted)
 {
     int exit_code = EXIT_OK;
     if (run_sizes(ladder, sizes, count, ceilings_path, ceiling_seconds) != CARAT_OK) {
@@ -475,7 +497,7 @@ static int run_ladder(struct ladder *ladder, const char *command, const int64_t 
             exit_code = command_failed(command, "cannot write %s", ladder->json_path);
         }
         if (exit_code == EXIT_OK) {
-            exit_code = draw(command, ladder->document, plot, roofline);
+            exit_code = draw(command, ladder->document, wanted);
         }
         json_decref(ladder->document);
     }
@@ -495,8 +517,7 @@ int command_ladder(int argc, char **argv)
     const char *type_text = "f32";
     const char *rungs_text = NULL;
     const char *json_path = NULL;
-    const char *plot = NULL;
-    const char *roofline = NULL;
+    struct drawings wanted = {0};
     const char *from = NULL;
     const char *ceilings_path = NULL;
     const char *size_text = NULL;
@@ -520,12 +541,12 @@ int command_ladder(int argc, char **argv)
          .kind = OPTION_TEXT,
          .target = &type_text,
          .value = "TYPE",
-         .help = "the ladder of this type: f32 has every rung, others have some (f32)"},
+         .help = "the ladder of this type: f32 has 1 to 9, bf16 and f16 have 4 and 9 to 14 (f32)"},
         {.name = "--rungs",
          .kind = OPTION_TEXT,
          .target = &rungs_text,
          .value = "LIST",
-         .help = "only these: 1,2,9 (9 is the library's own kernel)"},
+         .help = "only these: 1,2,9 (the last is the library's own: 9, of bf16 and f16 14)"},
         {.name = "--transfers",
          .kind = OPTION_FLAG,
          .target = &transfers,
@@ -541,14 +562,19 @@ int command_ladder(int argc, char **argv)
          .help = "write the results as JSON (-: to standard output, with the table on standard error)"},
         {.name = "--plot",
          .kind = OPTION_TEXT,
-         .target = &plot,
+         .target = &wanted.plot,
          .value = "FILE",
          .help = "draw the rates over the size as SVG, with gnuplot"},
         {.name = "--roofline",
          .kind = OPTION_TEXT,
-         .target = &roofline,
+         .target = &wanted.roofline,
          .value = "FILE",
          .help = "draw the roofline with every rung on it as SVG"},
+        {.name = "--markdown",
+         .kind = OPTION_TEXT,
+         .target = &wanted.markdown,
+         .value = "FILE",
+         .help = "write a table of each size, with --size of that one, in Markdown (-: to standard output)"},
         {.name = "--from",
          .kind = OPTION_TEXT,
          .target = &from,
@@ -576,7 +602,8 @@ int command_ladder(int argc, char **argv)
          .help = "leave out a kernel that would take longer for one product (10)"},
     };
     const struct usage usage = {
-        .synopsis = "carat ladder [options]\ncarat ladder --from FILE --plot FILE",
+        .synopsis = "carat ladder [options]\ncarat ladder --from FILE --plot FILE\ncarat ladder --from FILE "
+                    "--markdown - --size N",
         .description =
             "Runs the ladder of kernels, from the one first written to the library's own. Each is checked\n"
             "against a reference, then timed on the device: median of calls on a stream.",
@@ -594,7 +621,10 @@ int command_ladder(int argc, char **argv)
         return exit_code;
     }
     if (from) {
-        return draw_again(argv[0], from, plot, roofline);
+        if (size_text && (!parse_count(size_text, &wanted.size) || wanted.size < 1)) {
+            return usage_error(argv[0], "'%s' is no size", size_text);
+        }
+        return draw_again(argv[0], from, &wanted);
     }
     struct ladder ladder = {
         .measure = {.seconds = seconds, .rounds = 20, .check_budget = 1 << 25},
@@ -624,8 +654,7 @@ int command_ladder(int argc, char **argv)
                ladder.rungs.count, size_count);
         return EXIT_OK;
     }
-    exit_code =
-        run_ladder(&ladder, argv[0], sizes, size_count, ceilings_path, ceiling_seconds, plot, roofline);
+    exit_code = run_ladder(&ladder, argv[0], sizes, size_count, ceilings_path, ceiling_seconds, &wanted);
     field_close(&ladder.field);
     return exit_code;
 }

@@ -537,17 +537,25 @@ static void families_are_what_they_are_called(void **state)
 
 /* ---- The ladder ---- */
 
+static bool has_rung(const struct rungs *rungs, int number)
+{
+    for (int i = 0; i < rungs->count; i++) {
+        if (rungs->items[i].number == number) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static void every_rung_has_a_row_and_a_base_below_it(void **state)
 {
     (void)state;
     struct rungs rungs;
+    struct rungs tensor;
     assert_true(rungs_list(CARAT_F32, NULL, &rungs));
-    for (int number = 1; number <= library_rung(CARAT_F32); number++) {
-        bool found = false;
-        for (int i = 0; i < rungs.count; i++) {
-            found = found || rungs.items[i].number == number;
-        }
-        assert_true(found);
+    assert_true(rungs_list(CARAT_BF16, NULL, &tensor));
+    for (int number = 1; number <= TOP_RUNG; number++) {
+        assert_true(has_rung(number <= 9 ? &rungs : &tensor, number));
         assert_true(rung_base(number) < number);
         assert_true(number == 1 || rung_base(number) > 0);
     }
@@ -556,13 +564,41 @@ static void every_rung_has_a_row_and_a_base_below_it(void **state)
     }
     assert_true(rungs_list(CARAT_F32, "1,9", &rungs));
     assert_int_equal(rungs.items[0].number, 1);
-    assert_int_equal(rungs.items[rungs.count - 1].number, library_rung(CARAT_F32));
+    assert_int_equal(rungs.items[rungs.count - 1].number, 9);
     assert_null(rungs.items[rungs.count - 1].row);
     for (int i = 0; i < rungs.count; i++) {
         assert_true(rungs.items[i].number == 1 || rungs.items[i].number == 9);
     }
     assert_false(rungs_list(CARAT_F32, "one", &rungs));
     assert_false(rungs_list(CARAT_F32, "", &rungs));
+}
+
+static void types_of_the_tensor_instructions_go_on_to_the_top(void **state)
+{
+    (void)state;
+    static const struct {
+        carat_type type;
+        int top;
+    } tops[] = {{CARAT_F32, 9}, {CARAT_F64, 9}, {CARAT_F16, TOP_RUNG}, {CARAT_BF16, TOP_RUNG}};
+    for (int t = 0; t < 4; t++) {
+        struct rungs rungs;
+        assert_int_equal(library_rung(tops[t].type), tops[t].top);
+        assert_true(rungs_list(tops[t].type, NULL, &rungs));
+        int libraries = 0;
+        for (int i = 0; i < rungs.count; i++) {
+            const struct rung *rung = &rungs.items[i];
+            assert_true(!rung->row || rung->row->element == (int)tops[t].type);
+            libraries += rung->row == NULL;
+        }
+        assert_int_equal(libraries, 1);
+        assert_null(rungs.items[rungs.count - 1].row);
+        assert_int_equal(rungs.items[rungs.count - 1].number, tops[t].top);
+    }
+    /* Rung 9 is a row there, and comes with its own. */
+    struct rungs rungs;
+    assert_true(rungs_list(CARAT_BF16, "9", &rungs));
+    assert_int_equal(rungs.count, 1);
+    assert_non_null(rungs.items[0].row);
 }
 
 static void traffic_is_counted_from_the_tiles(void **state)
@@ -573,6 +609,11 @@ static void traffic_is_counted_from_the_tiles(void **state)
     assert_true(rung_traffic_bytes(1, &kernel, 64, 64, 64) == 4.0 * (2 * 64 * 64 * 64 + 64 * 64));
     /* Tiles: A once for each of 2 tile columns, B once for each of 4 tile rows. */
     assert_true(rung_traffic_bytes(3, &kernel, 64, 64, 64) == 4.0 * (64 * 64 * 2 + 64 * 64 * 4 + 64 * 64));
+    /* A cluster of two side by side along n, or along m, reads what it has in common once. */
+    struct kernel pair = {.element = ELEMENT_BF16, .tile_m = 32, .tile_n = 16, .cluster = 2, .swapped = 1};
+    assert_true(rung_traffic_bytes(14, &pair, 64, 64, 64) == 2.0 * (64 * 64 * 2 + 64 * 64 * 2 + 64 * 64));
+    pair.swapped = 0;
+    assert_true(rung_traffic_bytes(14, &pair, 64, 64, 64) == 2.0 * (64 * 64 * 4 + 64 * 64 * 1 + 64 * 64));
     /* A tile that sticks out reads only what is there. */
     assert_true(rung_traffic_bytes(3, &kernel, 17, 32, 10) == 4.0 * (17 * 10 + 32 * 10 * 2 + 17 * 32));
 }
@@ -866,6 +907,7 @@ int main(void)
         cmocka_unit_test(the_allowance_fits_the_accuracy),
         cmocka_unit_test(families_are_what_they_are_called),
         cmocka_unit_test(every_rung_has_a_row_and_a_base_below_it),
+        cmocka_unit_test(types_of_the_tensor_instructions_go_on_to_the_top),
         cmocka_unit_test(traffic_is_counted_from_the_tiles),
         cmocka_unit_test(plain_loops_take_time),
         cmocka_unit_test(the_floor_is_what_binds),

@@ -6,6 +6,7 @@ there, at tiny sizes and absurd speeds.
 
 import json
 import os
+import re
 import shutil
 import stat
 import subprocess
@@ -286,6 +287,39 @@ class Ladder(Case):
         self.ladder("--type", "f64", "--size", "16", "--no-cpu", "--json", self.path("l.json"))
         document = json.loads(self.read("l.json"))
         self.assertTrue({4, 9} <= {result["rung"] for result in document["results"]})
+
+    def test_the_tensor_instructions_have_rungs(self):
+        done = self.ladder("--type", "bf16", "--size", "16", "--no-cpu", "--json", self.path("l.json"))
+        by_rung = {result["rung"]: result for result in json.loads(self.read("l.json"))["results"]}
+        self.assertEqual(set(by_rung), {4, 9, 10, 11, 12, 13, 14})
+        for rung in (4, 9, 10, 14):
+            self.assertEqual(by_rung[rung]["outcome"], "timed", by_rung[rung])
+            self.assertLess(by_rung[rung]["error"], 0.01)
+        self.assertEqual(by_rung[9]["kernel"], "simt_bf16_128x128")
+        self.assertEqual(by_rung[10]["gain_over_rung"], 9)
+        self.assertEqual(by_rung[14]["kernel"], "carat")
+        for rung in (11, 12, 13):  # no image of theirs runs on a CPU
+            self.assertEqual(by_rung[rung]["outcome"], "cannot", by_rung[rung])
+            self.assertIn("not in this library", by_rung[rung]["reason"])
+        self.assertIn("4 skipped", done.stdout)
+
+    def test_tables_in_markdown(self):
+        self.ladder("--sizes", "16,32", "--rungs", "2,3", "--no-cpu", "--json", self.path("l.json"), "--markdown",
+                    self.path("t.md"))
+        text = self.read("t.md")
+        self.assertEqual(text.count("| rung |"), 2)
+        results = json.loads(self.read("l.json"))["results"]
+        self.assertEqual(len(re.findall(r"^\| [23] ", text, re.M)), len(results))
+        (first,) = [result for result in results if result["kernel"] == "ladder_3_tiled" and result["size"] == 32]
+        done = self.run_carat("ladder", "--from", self.path("l.json"), "--markdown", "-", "--size", "32", device=False)
+        self.assertEqual(done.stdout.count("| rung |"), 1)
+        self.assertIn(done.stdout, text)
+        (line,) = re.findall(r"^\| 3 tiled \|.*", done.stdout, re.M)
+        self.assertIn(f"{first['gain']:.2f} over 2", line)
+        self.assertIn(f"{100 * first['share_of_ceiling']:.1f}%", line)
+        for size, code in (("64", 1), ("0", 2), ("x", 2)):
+            self.run_carat("ladder", "--from", self.path("l.json"), "--markdown", "-", "--size", size, code=code)
+        self.run_carat("ladder", "--from", self.path("l.json"), "--markdown", "/nonexistent/t.md", code=1)
 
     def test_plots_are_drawn_and_drawn_again(self):
         self.ladder("--sizes", "16,32", "--rungs", "1,3,9", "--no-cpu", "--json", self.path("l.json"),
