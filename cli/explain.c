@@ -33,7 +33,10 @@ static void why_not(struct device *device, const struct kernel *row, const struc
                     const char *layout, char *why, size_t size)
 {
     if (cuda_kernel_check(device, row) != CARAT_OK) {
-        snprintf(why, size, "%s", carat_last_message());
+        /* "kernel NAME needs ..": the name stands before it already. */
+        const char *message = carat_last_message();
+        const char *needs = strstr(message, row->name);
+        snprintf(why, size, "it%s", needs ? needs + strlen(row->name) : message);
     } else if (row->accuracy == ACCURACY_FAST && problem->accuracy != CARAT_ACCURACY_FAST) {
         snprintf(why, size, "its sums are those of the fast accuracy, which was not asked for");
     } else if (row->layout != LAYOUT_ANY && strcmp(layout_of_row(row), layout) != 0) {

@@ -26,6 +26,7 @@ struct verify {
     FILE *table;
     json_t *results;
     const char *kernel; /* only this row; NULL: all */
+    int against;        /* 0: cuBLAS beside, 1: nobody */
     int64_t size;
     int64_t deepest;
     int checked;
@@ -344,6 +345,9 @@ static carat_status open_contenders(struct verify *verify, const struct kind *ki
             CARAT_TRY(field_add_row(field, row));
         }
     }
+    if (verify->against != 0) {
+        return CARAT_OK;
+    }
     carat_status status = field_add_peer(field, is_float8(kind->type_a) ? "cublaslt" : "cublas");
     return status == CARAT_UNSUPPORTED ? CARAT_OK : status; /* it is not installed */
 }
@@ -559,6 +563,7 @@ int command_verify(int argc, char **argv)
     const char *type_text = NULL;
     const char *json_path = NULL;
     const char *kernel = NULL;
+    int against = 0;
     int64_t size = 192;
     int64_t deepest = 262144;
     const struct option options[] = {
@@ -577,6 +582,11 @@ int command_verify(int argc, char **argv)
          .target = &kernel,
          .value = "NAME",
          .help = "only this row of the catalogue, beside the library's choice"},
+        {.name = "--against",
+         .kind = OPTION_CHOICE,
+         .target = &against,
+         .choices = "cublas|none",
+         .help = "who is measured beside on a CUDA device (cublas)"},
         {.name = "--size",
          .kind = OPTION_COUNT,
          .target = &size,
@@ -633,6 +643,7 @@ int command_verify(int argc, char **argv)
     }
     struct verify verify = {
         .kernel = kernel,
+        .against = against,
         .size = size,
         .deepest = deepest,
         .table = json_path && strcmp(json_path, "-") == 0 ? stderr : stdout,

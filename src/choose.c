@@ -113,7 +113,9 @@ bool kernel_multiplies(const struct kernel *kernel, const struct device_traits *
 
 bool kernel_finishes(const struct kernel *kernel, const struct problem *p)
 {
-    return kernel->epilogue || problem_is_plain(p);
+    /* Rows of f16, to which 8-bit floats may have been packed, store what products of f16 give. */
+    bool has_result = kernel->element == (int)p->type_a || p->type_cd == CARAT_F16 || p->type_cd == CARAT_F32;
+    return (kernel->epilogue && has_result) || problem_is_plain(p);
 }
 
 /* The row that goes on from sums of a type; NULL where there is none. */
@@ -255,8 +257,7 @@ static bool multiplies_by_warp(const struct kernel *kernel)
     return !kernel->tensor_maps && tensor_type && kernel->warp_m > 0;
 }
 
-/* Multiply-adds a cycle and multiprocessor of the unit that a row's products run on. */
-static double unit_rate(const struct kernel *kernel)
+double kernel_unit_rate(const struct kernel *kernel)
 {
     if (kernel->tensor_maps || multiplies_by_warp(kernel)) {
         double rate = 4096.0 / (double)carat_type_size((carat_type)kernel->element);
@@ -310,7 +311,7 @@ static double product_cycles(const struct device_traits *traits, const struct ca
         (p->lda * (int64_t)sizeof(double) % SECTOR != 0 || p->ldb * (int64_t)sizeof(double) % SECTOR != 0)) {
         rate *= OFF_SECTOR;
     }
-    double multiply = (double)kernel->tile_m * kernel->tile_n * k / (unit_rate(kernel) * rate * busy);
+    double multiply = (double)kernel->tile_m * kernel->tile_n * k / (kernel_unit_rate(kernel) * rate * busy);
     double fetch = bytes_of_k(kernel, p) * k / (kernel->tensor_maps ? ENGINE_RATE : CACHE_RATE);
     double between =
         kernel->tensor_maps ? BLOCK_CYCLES + (mine - 1) * TILE_CYCLES : ceil(mine / fit) * BLOCK_CYCLES;
@@ -502,7 +503,7 @@ static void explain(const struct search *search, struct plan *plan)
     const struct kernel *kernel = best->kernel;
     double slots = (double)search->traits->multiprocessors * most_resident(kernel);
     double ideal = (double)p->m * (double)p->n * (double)p->k * (double)p->batch /
-                   (unit_rate(kernel) * search->traits->multiprocessors);
+                   (kernel_unit_rate(kernel) * search->traits->multiprocessors);
     bool converted = to->type_a != p->type_a;
     char packed[160] = "";
     char sums[200] = "";

@@ -103,6 +103,9 @@ carat_status plan_of_candidate(const struct device_traits *traits, const struct 
 bool kernel_multiplies(const struct kernel *kernel, const struct device_traits *traits,
                        const struct problem *problem);
 
+/* Multiply-adds a cycle and multiprocessor of the unit that a row's products run on. */
+double kernel_unit_rate(const struct kernel *kernel);
+
 /* Whether the row itself stores the problem's D; else it stores bare sums, from which a reduce row goes on. */
 bool kernel_finishes(const struct kernel *kernel, const struct problem *problem);
 
