@@ -177,36 +177,49 @@ static struct expected wrapping_gemm(const carat_gemm_problem *p, const void *al
     return (struct expected){sum, 0};
 }
 
-/* How far the sum of the products, without alpha, may stray from what it is: in magnitudes |a| |b| of products. */
+static bool is_float8(carat_type type) { return type == CARAT_E4M3 || type == CARAT_E5M2; }
+
+/* A sum of products, without alpha. */
 struct products {
     long double sum;
-    long double size;   /* of |A||B| */
-    long double inputs; /* what rounding A and B costs */
+    long double size; /* of |A||B| */
+    long double lost; /* the most that the fast way loses besides the roundings of the sums */
 };
 
 /* A number of the f32 range to tf32: 11 bits, or the last bit of its denormals. */
 static long double tf32_error(long double x) { return fmaxl(fabsl(x) * 0x1p-11L, 0x1p-137L); }
 
+/*
+ * What the fast way costs besides. Of f32: both factors are rounded to tf32.
+ *
+ * Of 8-bit floats: an instruction adds 32 products and the sum so far, all aligned to the largest of them and cut
+ * off below 13 bits under its leading one. Each of the 33 loses at most 2^-13 of the largest. (Of |A||B| that is less
+ * than 2^-13 in 128 of k for products of random signs, and much more where all have one sign, so the sum itself is
+ * followed.)
+ */
 static struct products sum_of_products(const carat_gemm_problem *p, const void *a, const void *b,
                                        int64_t index, int64_t row, int64_t column)
 {
     struct products products = {0, 0, 0};
-    bool rounds_inputs = p->type_a == CARAT_F32 && p->accuracy == CARAT_ACCURACY_FAST;
+    bool fast = p->accuracy == CARAT_ACCURACY_FAST;
+    long double largest = 0;
     for (int64_t l = 0; l < p->k; l++) {
         long double x = element_get(p->type_a, a, index_of_a(p, index, row, l));
         long double y = element_get(p->type_b, b, index_of_b(p, index, l, column));
         products.sum += x * y;
         products.size += fabsl(x * y);
-        if (rounds_inputs) {
+        if (fast && p->type_a == CARAT_F32) {
             long double error_x = tf32_error(x);
             long double error_y = tf32_error(y);
-            products.inputs += error_x * fabsl(y) + error_y * fabsl(x) + error_x * error_y;
+            products.lost += error_x * fabsl(y) + error_y * fabsl(x) + error_x * error_y;
+        }
+        largest = fmaxl(largest, fmaxl(fabsl(products.sum), fabsl(x * y)));
+        if (fast && is_float8(p->type_a) && (l % 32 == 31 || l == p->k - 1)) {
+            products.lost += 33 * 0x1p-13L * largest;
         }
     }
     return products;
 }
-
-static bool is_float8(carat_type type) { return type == CARAT_E4M3 || type == CARAT_E5M2; }
 
 /*
  * What each addition to a sum may cost, of what is added up. Strict sums are rounded to nearest; tensor units cut
@@ -218,18 +231,6 @@ static long double addition_error(const carat_gemm_problem *p)
     bool tensor =
         p->type_a != CARAT_F32 ? p->accuracy != CARAT_ACCURACY_STRICT : p->accuracy == CARAT_ACCURACY_FAST;
     return unit_roundoff(carat_scalar_type(p->type_cd)) * (in_f32 && tensor ? 2 : 1);
-}
-
-/*
- * Of 8-bit floats in the fast way: the unit aligns the products of an instruction, 32 of k, and the sum so far, to
- * the largest of them and keeps 13 bits below its leading one. A sum goes through k / 32 instructions, and each
- * loses at most 2^-13 of its largest term; that is at most 4 * 2^-13 in 128 of k. As the terms are cut at both
- * signs, and the largest is a fraction of |A||B|, 2^-13 in 128 of k is generous for all but a sum of one term.
- */
-static long double fast_float8_error(const carat_gemm_problem *p)
-{
-    bool fast = is_float8(p->type_a) && p->accuracy == CARAT_ACCURACY_FAST;
-    return fast ? 0x1p-13L * (long double)((p->k + 127) / 128) : 0;
 }
 
 /* x through the activation, by its definition. */
@@ -301,7 +302,7 @@ struct expected reference_gemm(const carat_gemm_problem *p, const void *alpha, c
         }
         value = scale * products.sum;
         size = fabsl(scale) * products.size;
-        extra = fabsl(scale) * (products.inputs + fast_float8_error(p) * products.size);
+        extra = fabsl(scale) * products.lost;
     }
     if (scale_c != 0) {
         int64_t place = index * p->stride_c + element_index(p->order, row, column, p->ldc);

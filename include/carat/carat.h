@@ -22,15 +22,16 @@
  * Conventions that hold for every function here
  *
  * Shapes      op(A) is m x k, op(B) is k x n, C and D are m x n. A dimension may be 0: with m, n or
- *             batch 0 there is nothing to do; with k = 0 or alpha = 0, D = beta * C and A and B are
- *             not read. With beta = 0, C is not read, whatever it holds (NaN included), and its
- *             pointer may be NULL.
+ *             batch 0 there is nothing to do; with k = 0 or alpha = 0, D = act(beta * C + bias) and A and
+ *             B are not read, nor are their scales used. With beta = 0, C is not read, whatever it
+ *             holds (NaN included), and its pointer may be NULL.
  * Layout      Column-major: element (i, j) of a matrix stands at [i + j * ld]; row-major: at
  *             [i * ld + j]. A leading dimension (ld) counts elements and is at least the length of
  *             a stored column (column-major) or row (row-major), and at least 1. The stored matrix
  *             is the one before op: with CARAT_TRANSPOSE, A is stored k x m.
  * Aliasing    C and D may be the same buffer when ldc == ldd (and, in a batch, the strides agree).
- *             D must not overlap A or B, nor C in any other way. A and B may overlap.
+ *             D must not overlap A or B, nor C in any other way, nor the bias and the scalars. What is
+ *             only read may overlap. Every element lies at a multiple of its size.
  * Memory      Matrices may be in host memory or in device memory; Carat asks the driver which. The
  *             matrices of one call (A, B, C, D) must be all of one kind, else the call is refused
  *             with CARAT_INVALID_ARGUMENT. alpha and beta may be in host or device memory each on
@@ -54,9 +55,9 @@
  *             CARAT_INVALID_ARGUMENT (a NULL or wrong argument) and, while a CUDA device serves it,
  *             CARAT_DEVICE_LOST and CARAT_DEVICE_ERROR; what else it returns is said with it.
  * Numbers     The same call on the same device gives the same bits, run after run. Sums of f32 are
- *             f32 fused multiply-adds, sums of f64 are f64, sums of f16 and bf16 are f32 and are
- *             rounded once, after alpha and beta, to nearest even; s32 and s8 sums wrap modulo
- *             2^32. NaN and infinity go where that arithmetic takes them; denormals are kept.
+ *             f32 fused multiply-adds, sums of f64 are f64, sums of the smaller floats are f32 and are
+ *             rounded once, after all else, to nearest even; s32 and s8 sums wrap modulo 2^32. NaN and
+ *             infinity go where that arithmetic takes them; denormals are kept.
  */
 #ifndef CARAT_CARAT_H
 #define CARAT_CARAT_H
@@ -214,10 +215,14 @@ typedef enum carat_accuracy {
     CARAT_ACCURACY_DEFAULT = 0, /* what the type's users expect; today the same as strict */
     CARAT_ACCURACY_STRICT = 1,  /* fused multiply-adds in the type of the sums, nothing less */
     CARAT_ACCURACY_FAST = 2     /* f32: A and B rounded to tf32 (11 bits); 8-bit floats: sums as the tensor
-                                   unit keeps them, with fewer than 24 bits; all else: as by default */
+                                   unit keeps them, with fewer than 24 bits; all else, and all on the
+                                   CPU: as by default */
 } carat_accuracy;
 
-/* What is added to a row or a column of D, and what is done to each element of it in the end. */
+/*
+ * What is added to a row or a column of D, and what is done to each element of it in the end. GELU and SiLU of
+ * minus infinity are NaN, as their formulas say.
+ */
 typedef enum carat_bias {
     CARAT_BIAS_NONE = 0,
     CARAT_BIAS_PER_ROW = 1,   /* m numbers: number i is added to all of row i of D */
@@ -298,7 +303,7 @@ typedef struct carat_run {
     const float *scale_a;   /* one number each, or NULL for 1: in device memory, or in host memory where */
     const float *scale_b;   /* it is read before the call returns */
     const float *scale_d;
-} carat_run;
+} carat_run; /* a bias or a scale that the problem does not take is refused */
 
 /*
  * Computes problem. alpha and beta point to one scalar of carat_scalar_type(type_cd), in host or
