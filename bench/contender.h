@@ -8,7 +8,7 @@
 #include <stdbool.h>
 
 #include "carat/carat.h"
-#include "catalog.h"
+#include "plan.h"
 #include "workload.h"
 
 struct contender;
@@ -41,6 +41,8 @@ carat_status contender_open_carat(struct place *place, const char *name, struct 
 carat_status contender_open_epilogue(struct place *place, const struct epilogue *epilogue,
                                      struct contender **contender);
 carat_status contender_open_row(struct place *place, const struct kernel *row, struct contender **contender);
+carat_status contender_open_way(struct place *place, const struct candidate *way,
+                                struct contender **contender); /* which outlives it */
 carat_status contender_open_cublas(struct place *place, struct contender **contender);
 carat_status contender_open_cublaslt(struct place *place, struct contender **contender);
 carat_status contender_open_blas(struct place *place, const char *path, struct contender **contender);

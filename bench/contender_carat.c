@@ -1,4 +1,4 @@
-/* contender_carat.c - Carat as its users call it (with a plan made once), and single rows of its catalogue. */
+/* contender_carat.c - Carat as its users call it (with a plan made once), given ways to compute, and single rows. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,8 +16,10 @@ union scalar {
 
 struct carat_contender {
     struct contender head;
-    const struct kernel *row; /* NULL: the library chooses */
+    const struct kernel *row;    /* NULL: the library chooses, or the way is given */
+    const struct candidate *way; /* NULL: the library chooses */
     carat_plan *plan;
+    struct plan given; /* of the way */
     struct problem problem;
     union scalar one;
     union scalar zero;
@@ -56,6 +58,14 @@ static carat_status prepare(struct contender *contender, const struct workload *
         snprintf(contender->plan, sizeof(contender->plan), "%s", self->row->name);
         return CARAT_OK;
     }
+    if (self->way) {
+        struct device *device = contender->place->device;
+        CARAT_TRY(problem_check(&workload->problem, &self->problem));
+        CARAT_TRY(plan_of_candidate(&device->traits, &self->problem, self->way, &self->given));
+        snprintf(contender->plan, sizeof(contender->plan), "%.*s", (int)sizeof(contender->plan) - 1,
+                 self->given.explanation);
+        return device->functions->prepare(device, &self->given);
+    }
     carat_gemm_problem problem = workload->problem;
     if (contender->epilogue) {
         problem.bias = contender->epilogue->bias;
@@ -83,10 +93,16 @@ static carat_status run(struct contender *contender, const struct workload *work
     }
     carat_run how = {
         .stream = contender->place->stream,
-        .bias = contender->epilogue && contender->epilogue->bias ? workload->arena->bias : NULL,
+        .bias = has_bias(contender) ? workload->arena->bias : NULL,
         .scale_a = workload_scale(workload),
         .scale_b = workload_scale(workload),
     };
+    if (self->way) {
+        struct device *device = contender->place->device;
+        struct operands operands;
+        CARAT_TRY(problem_operands(&self->problem, &self->one, a, b, &self->zero, NULL, d, &how, &operands));
+        return device->functions->gemm(device, &self->given, &operands, &how);
+    }
     return carat_plan_run(self->plan, &self->one, a, b, &self->zero, NULL, d, &how);
 }
 
@@ -150,6 +166,14 @@ carat_status contender_open_epilogue(struct place *place, const struct epilogue 
 {
     CARAT_TRY(open_contender(place, epilogue->name, NULL, contender));
     (*contender)->epilogue = epilogue;
+    return CARAT_OK;
+}
+
+carat_status contender_open_way(struct place *place, const struct candidate *way,
+                                struct contender **contender)
+{
+    CARAT_TRY(open_contender(place, way->kernel->name, NULL, contender));
+    ((struct carat_contender *)*contender)->way = way;
     return CARAT_OK;
 }
 

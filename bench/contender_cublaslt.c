@@ -14,17 +14,16 @@
 #include "status.h"
 #include "timer.h"
 
-enum { CANDIDATES = 16, MOST_TRIAL_CALLS = 64 };
+enum { CANDIDATES = 16 };
 
 /* Seconds that trying the candidates of one workload may take, beyond the first. */
 static const double PATIENCE = 4.0;
 
-/* About how long one trial of a candidate takes; and which products are too short for calls on a stream. */
+/* About how long one trial of a candidate takes. */
 static const double TRIAL_SECONDS = 2e-3;
-static const double SHORT_SECONDS = 100e-6;
 
 /* cublasLtMatmulHeuristicResult_t; the algorithm comes first in it. */
-struct candidate {
+struct lt_candidate {
     uint64_t algorithm[8];
     size_t workspace_bytes;
     int status;
@@ -57,7 +56,7 @@ struct functions_of_lt {
     int (*preference_set)(void *preference, int attribute, const void *value, size_t bytes);
     int (*preference_destroy)(void *preference);
     int (*heuristic)(void *handle, void *desc, void *a, void *b, void *c, void *d, void *preference,
-                     int wanted, struct candidate *candidates, int *found);
+                     int wanted, struct lt_candidate *candidates, int *found);
     int (*matmul)(void *handle, void *desc, const void *alpha, const void *a, void *layout_a, const void *b,
                   void *layout_b, const void *beta, const void *c, void *layout_c, void *d, void *layout_d,
                   const void *algorithm, void *workspace, size_t workspace_bytes, void *stream);
@@ -73,7 +72,7 @@ struct lt_contender {
     struct cublas_types types;
     void *desc;
     void *layouts[3]; /* A, B, D */
-    struct candidate chosen;
+    struct lt_candidate chosen;
     bool entered; /* the device's context is current */
 };
 
@@ -150,7 +149,7 @@ static bool describe(struct lt_contender *self, const struct workload *workload)
            make_layout(self, 2, types->cd, m, n, problem->ldd, batch, problem->stride_d);
 }
 
-static int find_candidates(struct lt_contender *self, struct candidate *candidates)
+static int find_candidates(struct lt_contender *self, struct lt_candidate *candidates)
 {
     void *preference = NULL;
     size_t bytes = CUBLAS_WORKSPACE_BYTES;
@@ -167,40 +166,9 @@ static int find_candidates(struct lt_contender *self, struct candidate *candidat
     return found;
 }
 
-/*
- * Seconds of one product with the chosen candidate, over the sets. Short products are replayed from a graph: as
- * calls on a stream all candidates would seem alike, as slow as the host.
- */
-static carat_status time_chosen(struct lt_contender *self, const struct workload *workload, double estimate,
-                                double *seconds)
-{
-    struct device *device = self->head.place->device;
-    int calls = (int)(TRIAL_SECONDS / (estimate > 1e-7 ? estimate : 1e-7));
-    calls = calls < 1 ? 1 : calls > MOST_TRIAL_CALLS ? MOST_TRIAL_CALLS : calls;
-    void *graph = NULL;
-    if (estimate < SHORT_SECONDS) {
-        carat_status status = timer_capture(&self->timer, &self->head, workload, calls, &graph);
-        if (status == CARAT_DEVICE_LOST) {
-            return status;
-        }
-    }
-    carat_status status;
-    if (graph) {
-        status = timer_replay(&self->timer, graph, seconds); /* the first one uploads it */
-        if (status == CARAT_OK) {
-            status = timer_replay(&self->timer, graph, seconds);
-        }
-        cuda_graph_destroy(device, graph);
-    } else {
-        status = timer_products(&self->timer, &self->head, workload, 0, calls, seconds, NULL);
-    }
-    *seconds /= calls;
-    return status;
-}
-
 /* Times each candidate, twice in turn, and keeps the fastest. */
 static carat_status choose(struct lt_contender *self, const struct workload *workload,
-                           const struct candidate *candidates, int found)
+                           const struct lt_candidate *candidates, int found)
 {
     double best = 0;
     int best_at = -1;
@@ -223,7 +191,8 @@ static carat_status choose(struct lt_contender *self, const struct workload *wor
             if (estimates[i] == 0) {
                 continue;
             }
-            CARAT_TRY(time_chosen(self, workload, estimates[i], &seconds));
+            CARAT_TRY(
+                timer_trial(&self->timer, &self->head, workload, estimates[i], TRIAL_SECONDS, &seconds));
             if (best_at < 0 || seconds < best) {
                 best = seconds;
                 best_at = i;
@@ -246,7 +215,7 @@ static carat_status prepare(struct contender *contender, const struct workload *
     contender->accuracy = accuracy_name(&workload->problem);
     CARAT_TRY(cuda_enter(contender->place->device)); /* until unprepare, so that run() need not */
     self->entered = true;
-    struct candidate candidates[CANDIDATES];
+    struct lt_candidate candidates[CANDIDATES];
     int found = describe(self, workload) ? find_candidates(self, candidates) : 0;
     carat_status status = choose(self, workload, candidates, found);
     if (status != CARAT_OK) {

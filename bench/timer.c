@@ -124,3 +124,31 @@ carat_status timer_replay(struct timer *timer, void *graph, double *seconds)
     struct replay replay = {timer->place, graph};
     return timer_region(timer, launch_graph, &replay, 1, seconds, NULL);
 }
+
+carat_status timer_trial(struct timer *timer, struct contender *contender, const struct workload *workload,
+                         double estimate, double budget, double *seconds)
+{
+    static const double short_seconds = 100e-6;
+    enum { MOST_CALLS = 64 };
+    int calls = (int)(budget / (estimate > 1e-7 ? estimate : 1e-7));
+    calls = calls < 1 ? 1 : calls > MOST_CALLS ? MOST_CALLS : calls;
+    void *graph = NULL;
+    if (timer->place->cuda && estimate < short_seconds) {
+        carat_status status = timer_capture(timer, contender, workload, calls, &graph);
+        if (status == CARAT_DEVICE_LOST) {
+            return status;
+        }
+    }
+    carat_status status;
+    if (graph) {
+        status = timer_replay(timer, graph, seconds); /* the first one uploads it */
+        if (status == CARAT_OK) {
+            status = timer_replay(timer, graph, seconds);
+        }
+        cuda_graph_destroy(timer->place->device, graph);
+    } else {
+        status = timer_products(timer, contender, workload, 0, calls, seconds, NULL);
+    }
+    *seconds /= calls;
+    return status;
+}

@@ -36,6 +36,13 @@ carat_status timer_products(struct timer *timer, struct contender *contender, co
 carat_status timer_capture(struct timer *timer, struct contender *contender, const struct workload *workload,
                            int calls, void **graph);
 
+/*
+ * Seconds of one product, over the sets, measured for about `budget` seconds where one is thought to take `estimate`.
+ * Short products are replayed from a graph: as calls on a stream all would seem alike, as slow as the host.
+ */
+carat_status timer_trial(struct timer *timer, struct contender *contender, const struct workload *workload,
+                         double estimate, double budget, double *seconds);
+
 /* Seconds of one replay. */
 carat_status timer_replay(struct timer *timer, void *graph, double *seconds);
 

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bench_choice.h"
 #include "bench_epilogues.h"
 #include "bench_host.h"
 #include "bench_memory.h"
@@ -35,7 +36,9 @@ struct bench {
     struct skip skips[MOST_SKIPS];
     int skip_count;
     bool summary_only; /* no line a case in the table */
+    bool every_row;    /* instead of contenders: every way to compute a shape */
     struct summary summary;
+    struct choice_totals choices;
 };
 
 static void count_skip(struct bench *bench, const char *who, const char *reason)
@@ -142,6 +145,13 @@ static carat_status bench_shape(struct bench *bench, const char *file, const str
         return CARAT_OK;
     }
     progress("%s", name);
+    if (bench->every_row) {
+        const struct tune_options options = {.slack = 4, .most_ways = 48, .seconds = 1e-3, .rounds = 7};
+        carat_status status = bench_choice(&bench->field.stages[0], shape, name, &options, bench->json,
+                                           bench->table, &bench->choices);
+        progress_end();
+        return status;
+    }
     carat_gemm_problem problem = shape_problem(shape);
     struct result results[MOST_CONTENDERS];
     carat_status status = field_measure(&bench->field, &problem, &bench->measure, results);
@@ -199,6 +209,10 @@ static void print_head(const struct bench *bench)
         fprintf(bench->table, ", %s %s", contender->name, contender->version);
     }
     fputc('\n', bench->table);
+    if (bench->every_row) {
+        fprintf(bench->table, "%-34s %13s  %7s  %18s\n", "", "the plan takes", "over", "the best way");
+        return;
+    }
     if (bench->summary_only) {
         return;
     }
@@ -211,6 +225,10 @@ static void print_head(const struct bench *bench)
 
 static void conclude(struct bench *bench)
 {
+    if (bench->every_row) {
+        choice_totals_print(&bench->choices, bench->json, bench->table);
+        return;
+    }
     summary_print(&bench->summary, bench->table);
     for (int i = 0; i < bench->summary.count; i++) {
         write_json(bench, standing_to_json(&bench->summary.items[i]));
@@ -284,7 +302,7 @@ static carat_status bench_list(struct bench *bench, const char *file, const stru
 static int bench_lists(struct bench *bench, const char *command, const char *const *names,
                        const struct shapes *lists, int count, const char *filter, const char *ceilings_path)
 {
-    int exit_code = read_ceilings(bench, command, ceilings_path);
+    int exit_code = bench->every_row ? EXIT_OK : read_ceilings(bench, command, ceilings_path);
     if (exit_code != EXIT_OK) {
         return exit_code;
     }
@@ -447,7 +465,7 @@ static int run_request(struct bench *bench, const char *command, const struct re
         return bench_all_epilogues(bench, command, request->filter ? request->filter : "bf16",
                                    request->layout, request->size ? request->size : 4096);
     }
-    int exit_code = add_contenders(bench, command, request);
+    int exit_code = bench->every_row ? EXIT_OK : add_contenders(bench, command, request);
     if (exit_code != EXIT_OK) {
         return exit_code;
     }
@@ -471,6 +489,7 @@ int command_bench(int argc, char **argv)
     double seconds = 0.4;
     int64_t rounds = 20;
     bool summary_only = false;
+    bool every_row = false;
     struct request request = {.layout = "TN", .seed = 1};
     const struct option options[] = {
         {.name = "--shapes",
@@ -506,6 +525,12 @@ int command_bench(int argc, char **argv)
          .target = &request.rows,
          .value = "LIST",
          .help = "rows of the catalogue to run too, by their names, separated by commas"},
+        {.name = "--every-row",
+         .kind = OPTION_FLAG,
+         .target = &every_row,
+         .help =
+             "instead of running against others: time every kernel that can do a shape, packed or not, in\n"
+             "several numbers of parts, and say how near the library's choice comes to the best"},
         {.name = "--type",
          .kind = OPTION_TEXT,
          .target = &request.filter,
@@ -610,6 +635,9 @@ int command_bench(int argc, char **argv)
         return usage_error(argv[0],
                            "give one of --shapes FILE, --random N, --epilogues, --memory and --host");
     }
+    if (every_row && (!(request.shapes || request.random) || request.against || request.rows)) {
+        return usage_error(argv[0], "--every-row goes with --shapes or --random, and without others to run");
+    }
     carat_device_kind kind;
     int index;
     if (!parse_device(device, &kind, &index)) {
@@ -627,6 +655,7 @@ int command_bench(int argc, char **argv)
                     .check_budget = 1 << 25},
         .table = json_path && strcmp(json_path, "-") == 0 ? stderr : stdout,
         .summary_only = summary_only,
+        .every_row = every_row,
     };
     if (field_open(kind, index, &bench.field) != CARAT_OK) {
         return command_failed(argv[0], "%s", carat_last_message());

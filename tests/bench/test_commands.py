@@ -181,6 +181,27 @@ class Bench(Case):
         self.assertEqual(outcomes["silu"], "cannot")
         self.assertIn("gelu, erf form", done.stdout)
 
+    def test_every_row(self):
+        shapes = self.write("few.txt", "f32 NN 20 12 64\nbf16 TN 16 16 16\n")
+        done = self.bench("--shapes", shapes, "--every-row")
+        _, *choices, summary = self.lines("out.json")
+        self.assertEqual([choice["dtype"] for choice in choices], ["f32", "bf16"])
+        for choice in choices:
+            ways = choice["ways"]
+            times = [way["time_us"] for way in ways]
+            self.assertEqual(times, sorted(times))
+            self.assertGreater(len({way["row"] for way in ways}), 1)
+            self.assertGreater(len(ways), len({way["row"] for way in ways}))  # packed, or in parts
+            self.assertGreater(choice["plan_us"], 0)
+            self.assertAlmostEqual(choice["loss"], max(0, choice["plan_us"] / times[0] - 1), delta=1e-6)
+            self.assertEqual(len({(w["row"], w["parts"], w["packs_a"], w["packs_b"], w["as_type"], w["as_layout"])
+                                  for w in ways}), len(ways))
+        self.assertEqual(summary["cases"], 2)
+        self.assertAlmostEqual(summary["worst_loss"], max(choice["loss"] for choice in choices), delta=1e-6)
+        self.assertIn("on average", done.stdout)
+        done = self.bench("--shapes", shapes, "--every-row", "--device", "cpu")
+        self.assertIn("0 cases, 2 cannot", done.stdout)
+
     def test_rows_run_beside(self):
         self.bench("--shapes", self.shapes, "--type", "f32", "--row", "simt_f32_32x32,ladder_1_strip", "--against",
                    "openblas", "--ceilings", self.ceilings)
@@ -245,6 +266,8 @@ class Bench(Case):
             ["--shapes", self.shapes, "--row", "none"],
             ["--shapes", self.shapes, "--row", "ceiling_ffma"],
             ["--random", "2", "--largest", "-1"],
+            ["--every-row", "--memory"],
+            ["--every-row", "--random", "2", "--against", "openblas"],
             ["--shapes", self.shapes, "--device", "tpu"],
             ["--shapes", self.shapes, "--against", "mkl"],
             ["--shapes", self.shapes, "--time-limit", "0"],

@@ -1,0 +1,231 @@
+/* tune.c - measures the ways to compute a problem. */
+#include "tune.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "device.h"
+#include "statistics.h"
+#include "status.h"
+
+enum { MOST_ROUNDS = 32 };
+
+/* After one trial each, ways that took more than this times the fastest are not tried again. */
+static const double NEAR = 1.25;
+
+/* ---- Which ways ---- */
+
+struct ways {
+    struct candidate *items;
+    int count;
+    bool failed; /* no memory */
+};
+
+/* Few parts one by one, many in steps of about a half: the model's own favourites are not always among them. */
+static bool is_tried(int parts)
+{
+    int step = 1;
+    while (step * 4 <= parts) {
+        step *= 2;
+    }
+    return parts <= 4 || parts % step == 0;
+}
+
+static void gather(void *context, const struct candidate *candidate)
+{
+    struct ways *ways = context;
+    if (!is_tried(candidate->parts) || ways->failed) {
+        return;
+    }
+    /* Room grows by powers of two, so it is full exactly when count is one. */
+    if ((ways->count & (ways->count - 1)) == 0) {
+        size_t room = ways->count ? (size_t)ways->count * 2 : 1;
+        struct candidate *items = realloc(ways->items, room * sizeof(*items));
+        if (!items) {
+            ways->failed = true;
+            return;
+        }
+        ways->items = items;
+    }
+    ways->items[ways->count++] = *candidate;
+}
+
+static int by_cycles(const void *x, const void *y)
+{
+    const struct candidate *first = x;
+    const struct candidate *second = y;
+    return (first->cycles > second->cycles) - (first->cycles < second->cycles);
+}
+
+/* Keeps the cheapest ways, and the cheapest of each row whatever the model thinks of it within the slack. */
+static int thin_out(struct candidate *ways, int count, const struct tune_options *options)
+{
+    int kept = 0;
+    for (int i = 0; i < count && ways[i].cycles <= options->slack * ways[0].cycles; i++) {
+        bool first_of_row = true;
+        for (int j = 0; j < kept && first_of_row; j++) {
+            first_of_row = ways[j].kernel != ways[i].kernel;
+        }
+        if (kept < options->most_ways || first_of_row) {
+            ways[kept++] = ways[i];
+        }
+    }
+    return kept;
+}
+
+static carat_status list_ways(const struct device_traits *traits, const struct problem *problem,
+                              const struct tune_options *options, struct tuning *tuning)
+{
+    struct ways ways = {0};
+    plan_visit(traits, problem, gather, &ways);
+    if (!ways.failed && ways.count > 0) {
+        qsort(ways.items, (size_t)ways.count, sizeof(*ways.items), by_cycles);
+        ways.count = thin_out(ways.items, ways.count, options);
+        tuning->ways = calloc((size_t)ways.count, sizeof(*tuning->ways));
+    }
+    if (ways.failed || (ways.count > 0 && !tuning->ways)) {
+        free(ways.items);
+        return fail(CARAT_OUT_OF_HOST_MEMORY, "no memory for the ways to compute a problem");
+    }
+    for (int i = 0; i < ways.count; i++) {
+        tuning->ways[i].way = ways.items[i];
+    }
+    tuning->count = ways.count;
+    free(ways.items);
+    return tuning->count > 0 ? CARAT_OK : fail(CARAT_UNSUPPORTED, "no kernel of this build does the problem");
+}
+
+/* ---- How fast they are ---- */
+
+/* One way, or the library's plan, at work. */
+struct runner {
+    struct contender *contender;
+    bool alive;
+    double estimate; /* of one product */
+    double times[MOST_ROUNDS];
+    int tried;
+    double seconds; /* the median so far */
+};
+
+static carat_status try_once(struct stage *stage, const struct workload *workload, double seconds,
+                             struct runner *runner)
+{
+    double time = 0;
+    carat_status status =
+        timer_trial(&stage->timer, runner->contender, workload, runner->estimate, seconds, &time);
+    if (status != CARAT_OK) {
+        runner->alive = false;
+        runner->seconds = 0;
+        return status == CARAT_DEVICE_LOST ? status : CARAT_OK;
+    }
+    runner->times[runner->tried++] = time;
+    double sorted[MOST_ROUNDS];
+    memcpy(sorted, runner->times, sizeof(*sorted) * (size_t)runner->tried);
+    runner->seconds = median(sorted, runner->tried);
+    return CARAT_OK;
+}
+
+/* Prepares and runs once, which loads kernels and grows workspace, then once more for an estimate. */
+static carat_status start(struct stage *stage, const struct workload *workload, struct runner *runner)
+{
+    double first = 0;
+    carat_status status = runner->contender->functions->prepare(runner->contender, workload);
+    if (status == CARAT_OK) {
+        status = timer_products(&stage->timer, runner->contender, workload, 0, 1, &first, NULL);
+    }
+    if (status == CARAT_OK) {
+        status = timer_products(&stage->timer, runner->contender, workload, 1, 1, &runner->estimate, NULL);
+    }
+    runner->alive = status == CARAT_OK;
+    return status == CARAT_DEVICE_LOST ? status : CARAT_OK;
+}
+
+static carat_status measure_runners(struct stage *stage, const struct workload *workload,
+                                    const struct tune_options *options, struct runner *runners, int count)
+{
+    double fastest = INFINITY;
+    for (int i = 0; i < count; i++) {
+        CARAT_TRY(start(stage, workload, &runners[i]));
+        if (runners[i].alive) {
+            CARAT_TRY(try_once(stage, workload, options->seconds, &runners[i]));
+        }
+        if (runners[i].alive) {
+            fastest = fmin(fastest, runners[i].seconds);
+        }
+    }
+    for (int round = 1; round < options->rounds && round < MOST_ROUNDS; round++) {
+        for (int i = 0; i < count; i++) {
+            /* The last one is the plan, which is always measured. */
+            if (runners[i].alive && (runners[i].times[0] <= NEAR * fastest || i == count - 1)) {
+                CARAT_TRY(try_once(stage, workload, options->seconds, &runners[i]));
+            }
+        }
+    }
+    return CARAT_OK;
+}
+
+static int by_seconds(const void *x, const void *y)
+{
+    double first = ((const struct tuned_way *)x)->seconds;
+    double second = ((const struct tuned_way *)y)->seconds;
+    first = first > 0 ? first : INFINITY;
+    second = second > 0 ? second : INFINITY;
+    return (first > second) - (first < second);
+}
+
+static carat_status measure_ways(struct stage *stage, const struct workload *workload,
+                                 const struct tune_options *options, struct tuning *tuning)
+{
+    int count = tuning->count + 1;
+    struct runner *runners = calloc((size_t)count, sizeof(*runners));
+    if (!runners) {
+        return fail(CARAT_OUT_OF_HOST_MEMORY, "no memory for %d ways", count);
+    }
+    carat_status status = contender_open_carat(&stage->place, "carat", &runners[tuning->count].contender);
+    for (int i = 0; i < tuning->count && status == CARAT_OK; i++) {
+        status = contender_open_way(&stage->place, &tuning->ways[i].way, &runners[i].contender);
+    }
+    if (status == CARAT_OK) {
+        status = measure_runners(stage, workload, options, runners, count);
+    }
+    if (status == CARAT_OK) {
+        const struct runner *plan = &runners[tuning->count];
+        tuning->plan_seconds = plan->seconds;
+        snprintf(tuning->plan, sizeof(tuning->plan), "%s", plan->contender->plan);
+        for (int i = 0; i < tuning->count; i++) {
+            tuning->ways[i].seconds = runners[i].seconds;
+        }
+        qsort(tuning->ways, (size_t)tuning->count, sizeof(*tuning->ways), by_seconds);
+    }
+    for (int i = 0; i < count; i++) {
+        if (runners[i].contender) {
+            runners[i].contender->functions->unprepare(runners[i].contender);
+            contender_close(runners[i].contender);
+        }
+    }
+    free(runners);
+    return status;
+}
+
+carat_status tune_problem(struct stage *stage, const carat_gemm_problem *problem,
+                          const struct tune_options *options, struct tuning *tuning)
+{
+    *tuning = (struct tuning){0};
+    if (!stage->place.cuda) {
+        return fail(CARAT_UNSUPPORTED, "the CPU has one way to compute a product");
+    }
+    struct problem checked;
+    struct workload workload;
+    CARAT_TRY(problem_check(problem, &checked));
+    CARAT_TRY(list_ways(&stage->place.device->traits, &checked, options, tuning));
+    CARAT_TRY(workload_open(&stage->arena, problem, &workload));
+    return measure_ways(stage, &workload, options, tuning);
+}
+
+void tuning_free(struct tuning *tuning)
+{
+    free(tuning->ways);
+    *tuning = (struct tuning){0};
+}
