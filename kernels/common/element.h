@@ -93,6 +93,19 @@ static __device__ inline accumulator multiply_add(accumulator x, accumulator y, 
     return x * y + z;
 }
 
+#elif ELEMENT == ELEMENT_E4M3 || ELEMENT == ELEMENT_E5M2
+
+/* Only the tensor unit multiplies them as they are. Their own result is bf16. */
+typedef uint8_t element;
+typedef float accumulator;
+typedef uint16_t result;
+static __device__ inline accumulator widen_result(result x) { return f32_from_bf16(x); }
+static __device__ inline result narrow(accumulator x) { return bf16_from_f32(x); }
+static __device__ inline accumulator multiply_add(accumulator x, accumulator y, accumulator z)
+{
+    return fmaf(x, y, z);
+}
+
 #else
 #error "ELEMENT is none of the words in words.h"
 #endif
