@@ -863,7 +863,7 @@ class Standin(Case):
         capability = devices[1]["compute_capability_major"] * 10 + devices[1]["compute_capability_minor"]
         self.assertEqual("mma.sync" in devices[1]["instructions"], capability >= 80)
         self.assertEqual("wgmma" in devices[1]["instructions"], capability == 90)
-        self.assertIn(f"instructions {' ' * 19}{', '.join(devices[1]['instructions'])}\n", text)
+        self.assertIn(f"\n  {'instructions':<31}{', '.join(devices[1]['instructions'])}\n", text)
         self.assertLessEqual(set(TYPES) - set(FLOAT8), set(devices[1]["kernels"]))
         for name, families in devices[1]["kernels"].items():
             self.assertTrue(families)
@@ -918,6 +918,23 @@ class Standin(Case):
         self.environment["STANDIN_MEMORY"] = "100000"
         result = self.refused("are free", "gemm", "--m", 100, "--device", "cuda", "-o", self.path("D.npy"))
         self.assertNotIn("time", result.stdout)
+
+
+class StandinEpilogues(Epilogues):
+    """The same by the kernels of the CUDA device: by rows that finish D, and by the reduce."""
+
+    def setUp(self):
+        super().setUp()
+        self.environment["CARAT_DRIVER_LIBRARY"] = os.environ["CARAT_STANDIN"]
+        self.device = ("--device", "cuda")
+
+    def test_older_devices(self):
+        """Where there is less of an instruction, other rows and the reduce do it."""
+        for capability in ("75", "80"):
+            self.environment["STANDIN_CAPABILITY"] = capability
+            for types in self.CASES:
+                with self.subTest(capability=capability, types=types):
+                    self.multiply(types, "row", "silu")
 
 
 # A line of bench has at least these.
@@ -1030,22 +1047,83 @@ class StandinMeasuring(Measuring):
             self.check_bench_lines(file.read())
 
     def test_verify(self):
-        sizes = ("--size", 20, "--deepest", 0)
-        self.carat("verify", "--device", "cuda", "--type", "f32", *sizes, "--json", self.path("out.json"))
-        with open(self.path("out.json"), encoding="utf-8") as file:
-            results = json.load(file)["results"]
-        catalog = source("kernels/catalog.txt")
-        kernels = re.findall(r"^(\w+) .*OPERATION=(?:GEMM|LADDER) +ELEMENT=F32 ", catalog, re.M)
-        self.assertGreater(len(kernels), 10)
-        self.assertLessEqual(set(kernels), {result["contender"] for result in results})
-        self.assertEqual({result["outcome"] for result in results}, {"right"})
+        # Stand-in devices have no cuBLAS.
+        arguments = ("--device", "cuda", "--against", "none", "--size", 32, "--deepest", 0)
+        rows = [line.split() for line in source("kernels/catalog.txt").splitlines()]
+        rows = [row for row in rows if len(row) > 3 and row[2] != "90a" and row[3] in ("OPERATION=GEMM", "OPERATION=LADDER")]
+        for dtype, element, fast in (("f32", "F32", False), ("tf32", "F32", True), ("s8", "S8", False)):
+            with self.subTest(dtype):
+                output = self.path(f"{dtype}.json")
+                self.carat("verify", "--type", dtype, *arguments, "--json", output)
+                with open(output, encoding="utf-8") as file:
+                    results = json.load(file)["results"]
+                kernels = [row[0] for row in rows
+                           if f"ELEMENT={element}" in row and ("ACCURACY=FAST" in row) == fast]
+                self.assertGreater(len(kernels), 2)
+                self.assertLessEqual(set(kernels), {result["contender"] for result in results})
+                self.assertLessEqual({result["outcome"] for result in results}, {"right", "skipped"})
+                right = {result["contender"] for result in results if result["outcome"] == "right"}
+                self.assertLessEqual(set(kernels), right, "rows that were tried in no layout")
+
+    def test_verify_of_8_bit_floats(self):
+        arguments = ("--device", "cuda", "--against", "none", "--size", 24, "--deepest", 64)
+        for capability in ("75", "80"):
+            self.environment["STANDIN_CAPABILITY"] = capability
+            output = self.path(f"{capability}.json")
+            self.carat("verify", "--type", "e4m3", *arguments, "--json", output)
+            with open(output, encoding="utf-8") as file:
+                results = json.load(file)["results"]
+            self.assertEqual({result["outcome"] for result in results}, {"right"})
 
     def test_no_gpu(self):
         self.environment["STANDIN_DEVICES"] = "0"
         super().test_no_gpu()
 
+    def explain(self, *arguments):
+        """The lines of the table as lists of words, and of the rows that cannot, the reasons."""
+        lines = self.carat("explain", *arguments).stdout.splitlines()
+        begin = next(i for i, line in enumerate(lines) if line.startswith("kernel, in its best way"))
+        table, refused = [], {}
+        for line in lines[begin + 1 :]:
+            words = line.split()
+            if re.fullmatch(r"\d+x\d+x\d+", words[1]):
+                table.append(words)
+            else:
+                refused[words[0]] = " ".join(words[1:])
+        return lines[: begin - 1], table, refused
+
     def test_explain(self):
-        self.assertIn("simt_f32", self.carat("explain", 100, 100, 100).stdout)
+        head, table, refused = self.explain(100, 100, 100)
+        self.assertRegex(head[0], r"^f32 NN 100 x 100 x 100 to f32 on ")
+        self.assertEqual(table[0][7], "chosen")
+        self.assertTrue(head[1].startswith(table[0][0] + ":"))
+        self.assertEqual([words[7] for words in table[1:] if words[7][0] != "+"], [])
+        times = [float(words[5]) for words in table]
+        self.assertEqual(times, sorted(times))
+        # Every row of the type is in one of the two lists.
+        rows = re.findall(r"^(\w+) +gemm/.*\bELEMENT=F32 ", source("kernels/catalog.txt"), re.M)
+        self.assertEqual(sorted([words[0] for words in table] + list(refused)), sorted(rows))
+        self.assertRegex(refused["f32_tt_128x128"], "it is for layout TT")
+        fast = [name for name in refused if "tf32" in name]
+        self.assertTrue(fast)
+        for name in fast:
+            self.assertIn("fast accuracy, which was not asked for", refused[name])
+
+    def test_explain_tells_the_way(self):
+        _, table, _ = self.explain("--type", "tf32", "--lda", 1001, 1001, 1000, 900)
+        self.assertIn("tf32", table[0][0])
+        self.assertIn("packed first: A", " ".join(table[0]))
+        head, table, _ = self.explain("--type", "e4m3", "--type-d", "e4m3", "--bias", "row", 200, 100, 64)
+        self.assertIn("to e4m3 on", head[0])
+        self.assertIn("A as f16, B as f16, sums finished", " ".join(table[0]))
+        _, table, _ = self.explain("--activation", "silu", "--type", "bf16", 32, 32, 65536)
+        self.assertGreater(int(table[0][2]), 1)
+        self.assertIn("parts added", " ".join(table[0]))
+        self.refused("is no element type", "explain", "--type-d", "f8", 3, 3, 3, code=2)
+        self.environment["STANDIN_CAPABILITY"] = "75"
+        _, table, refused = self.explain("--type", "bf16", 100, 100, 100)
+        self.assertTrue(all(words[0].startswith("simt") for words in table))
+        self.assertIn("needs compute capability 8.0", refused["mma_bf16_nn_64x64"])
 
     def test_ladder(self):
         paths = [self.path(name) for name in ("out.json", "plot.svg", "roofline.svg")]
