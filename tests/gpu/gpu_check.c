@@ -184,15 +184,32 @@ static struct trial attempt_row(struct random *random, const struct kernel *row,
     return trial;
 }
 
+/* Whether the row can do the trial: alone, or with what brings A and B in order, splits K, finishes sums. */
+static bool row_does(const struct trial *trial)
+{
+    struct problem problem;
+    struct plan plan;
+    if (problem_check(&trial->problem, &problem) != CARAT_OK) {
+        return false;
+    }
+    return trial->way == WAY_ROW ? kernel_multiplies(trial->row, &device->traits, &problem) &&
+                                       kernel_finishes(trial->row, &problem)
+                                 : plan_choose_row(&device->traits, &problem, trial->row, &plan) == CARAT_OK;
+}
+
 static bool make_row(int64_t index, void *what, struct trial *trial)
 {
     const struct kernel *row = what;
     struct random random = random_of(row - carat_catalog, index);
+    bool alone = index % 3 != 2;
     for (int attempt = 0; attempt < 100; attempt++) {
-        struct problem problem;
-        *trial = attempt_row(&random, row, index, attempt);
-        if (problem_check(&trial->problem, &problem) == CARAT_OK &&
-            kernel_multiplies(row, &device->traits, &problem)) {
+        *trial = attempt_row(&random, row, index, alone ? attempt : 0);
+        if (!alone) {
+            trial->way = WAY_ANY;
+            trial->shift_a = random_between(&random, 0, 17);
+            trial_random_epilogue(&random, trial);
+        }
+        if (row_does(trial)) {
             return true;
         }
     }
@@ -258,6 +275,7 @@ enum group_number {
     GROUP_RANDOM,
     GROUP_EDGES,
     GROUP_PACKED,
+    GROUP_ANY_WAY,
     GROUP_DEEP,
     GROUP_BATCHES,
     GROUP_SPECIAL,
@@ -364,6 +382,18 @@ static bool make_packed(int64_t index, void *what, struct trial *trial)
     return true;
 }
 
+static bool make_any_way(int64_t index, void *what, struct trial *trial)
+{
+    struct random random = random_of(GROUP_ANY_WAY, index);
+    if (index % 4 == 3) {
+        make_deep(index, what, trial);
+    } else {
+        *trial = random_trial(&random);
+    }
+    trial->way = WAY_ANY;
+    return true;
+}
+
 static bool make_batch(int64_t index, void *what, struct trial *trial)
 {
     (void)what;
@@ -451,8 +481,9 @@ static bool make_host(int64_t index, void *what, struct trial *trial)
 /* Of all kinds that there are. */
 static bool make_any(int64_t index, void *what, struct trial *trial)
 {
-    static trial_maker *const makers[] = {make_random, make_deep, make_packed, make_batch, make_thin};
-    return makers[index % 5](GROUP_BITS + index, what, trial);
+    static trial_maker *const makers[] = {make_random, make_deep,    make_packed,
+                                          make_batch,  make_any_way, make_thin};
+    return makers[index % 6](GROUP_BITS + index, what, trial);
 }
 
 static void check_products(void)
@@ -462,6 +493,7 @@ static void check_products(void)
     try_group("random products", make_random, NULL, cases(2500, 60), 1);
     try_group("whole tiles and their edges", make_edges, NULL, cases(800, 20), 1);
     try_group("A and B packed", make_packed, NULL, cases(600, 30), 1);
+    try_group("every way there is", make_any_way, NULL, cases(2000, 60), 1);
     try_group("split K", make_deep, NULL, cases(300, 30), 1);
     try_group("one to seventeen columns", make_thin, NULL, cases(500, 20), 1);
     try_group("batches", make_batch, NULL, cases(600, 30), 1);
@@ -493,7 +525,7 @@ static struct trial repeatable(int64_t group_number, int64_t index)
 static void expect_right(struct lane *lane, const char *what, const struct trial *trial)
 {
     char text[800];
-    char why[600];
+    char why[1200];
     if (lane_compare(lane, why, sizeof(why))) {
         group.passed++;
     } else {
@@ -724,7 +756,7 @@ static void check_refusals(void)
                too_much == NULL,
            "64 TiB are refused");
     expect(carat_synchronize(context, NULL) == CARAT_OK, "the device works on");
-    char why[600];
+    char why[1200];
     expect(lane_untouched(lane, why, sizeof(why)), "the refused calls have written nothing");
     check_small_workspace(lane);
     lane_destroy(lane);

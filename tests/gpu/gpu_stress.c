@@ -42,8 +42,8 @@ static bool make(int64_t index, void *what, struct trial *trial)
     };
     random_bits(&random);
     *trial = trial_random(&random, &limits[random_one_in(&random, 2)]);
-    if (random_one_in(&random, 10)) {
-        trial->way = WAY_PACKED;
+    if (random_one_in(&random, 4)) {
+        trial->way = WAY_ANY;
     }
     return true;
 }

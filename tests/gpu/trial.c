@@ -77,16 +77,15 @@ void trial_describe(const struct trial *trial, char *text, size_t size)
     static const char *const places[] = {"device", "pinned", "pageable"};
     static const char *const scales[] = {"none", "host", "device"};
     const carat_gemm_problem *p = &trial->problem;
-    const char *way = trial->way == WAY_ROW      ? trial->row->name
-                      : trial->way == WAY_PACKED ? "packed"
-                                                 : "library";
+    static const char *const ways[] = {"library", "alone", "packed", "any way"};
     snprintf(text, size,
-             "%s: %s x %s -> %s%s, %s-major %c%c, %" PRId64 " x %" PRId64 " x %" PRId64 ", ld %" PRId64
+             "%s%s%s: %s x %s -> %s%s, %s-major %c%c, %" PRId64 " x %" PRId64 " x %" PRId64 ", ld %" PRId64
              " %" PRId64 " %" PRId64 " %" PRId64 ", batch %" PRId64 " strides %" PRId64 " %" PRId64
              " %" PRId64 " %" PRId64 ", alpha %g beta %g%s%s, bias %d %s stride %" PRId64
              ", activation %d, scales %s %g %g %g, %s, shifts %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64
              " %" PRId64 "%s%s, seed %" PRIu64,
-             way, carat_type_name(p->type_a), carat_type_name(p->type_b), carat_type_name(p->type_cd),
+             trial->row ? trial->row->name : "", trial->row ? " " : "", ways[trial->way],
+             carat_type_name(p->type_a), carat_type_name(p->type_b), carat_type_name(p->type_cd),
              p->accuracy == CARAT_ACCURACY_FAST     ? " fast"
              : p->accuracy == CARAT_ACCURACY_STRICT ? " strict"
                                                     : "",
@@ -350,6 +349,7 @@ struct lane {
     size_t workspace_used;
     unsigned char *scalars_on_device; /* BASE bytes apart */
     uint64_t scalars[SCALARS];
+    char how[512];           /* what the last plan said of itself */
     int64_t special_rows[4]; /* of D, that NaN or infinity goes to; -1: none */
     int64_t special_columns[4];
 };
@@ -628,15 +628,56 @@ static carat_status operands_of(const struct lane *lane, const void *alpha, cons
                : status;
 }
 
-static carat_status run_packed(struct lane *lane, const struct problem *problem,
-                               const struct operands *operands, carat_run *run)
+/* Of the ways to compute a problem, number `wanted` of those by a row (NULL: by any). */
+struct pick {
+    const struct kernel *row;
+    int64_t wanted;
+    int64_t count;
+    struct candidate picked;
+};
+
+static void visit(void *context, const struct candidate *candidate)
+{
+    struct pick *pick = context;
+    if (pick->row && candidate->kernel != pick->row) {
+        return;
+    }
+    if (pick->count++ == pick->wanted) {
+        pick->picked = *candidate;
+    }
+}
+
+static carat_status choose_any(const struct lane *lane, const struct problem *problem, struct plan *plan)
+{
+    const struct device_traits *traits = &lane->device->traits;
+    struct pick pick = {.row = lane->trial.row, .wanted = -1};
+    plan_visit(traits, problem, visit, &pick);
+    if (pick.count == 0) {
+        return CARAT_UNSUPPORTED;
+    }
+    pick.wanted = (int64_t)(lane->trial.seed % (uint64_t)pick.count);
+    pick.count = 0;
+    plan_visit(traits, problem, visit, &pick);
+    return plan_of_candidate(traits, problem, &pick.picked, plan);
+}
+
+/* Runs a plan that is not the library's choice. */
+static carat_status run_forced(struct lane *lane, struct problem *problem, const struct operands *operands,
+                               carat_run *run)
 {
     struct plan plan;
     if (problem_is_empty(problem)) {
         return CARAT_OK;
     }
-    carat_status status = plan_choose_packed(&lane->device->traits, problem, &plan);
-    if (status == CARAT_OK && lane->trial.own_workspace && lane->trial.place == PLACE_DEVICE) {
+    problem_note_addresses(problem, pointer_to(lane, REGION_A), pointer_to(lane, REGION_B));
+    carat_status status = lane->trial.way == WAY_PACKED
+                              ? plan_choose_packed(&lane->device->traits, problem, &plan)
+                              : choose_any(lane, problem, &plan);
+    if (status != CARAT_OK) {
+        return status;
+    }
+    snprintf(lane->how, sizeof(lane->how), "%s", plan.explanation);
+    if (lane->trial.own_workspace && lane->trial.place == PLACE_DEVICE) {
         status = poison_workspace(lane, plan.workspace_bytes, run->stream, run);
     }
     return status == CARAT_OK ? lane->device->functions->gemm(lane->device, &plan, operands, run) : status;
@@ -648,6 +689,7 @@ static carat_status run_planned(struct lane *lane, const void *alpha, const void
     carat_plan *plan;
     carat_status status = carat_plan_create(lane->context, &lane->trial.problem, &plan);
     if (status == CARAT_OK) {
+        snprintf(lane->how, sizeof(lane->how), "%s", carat_plan_explain(plan));
         status = poison_workspace(lane, carat_plan_workspace(plan), run->stream, run);
     }
     if (status == CARAT_OK) {
@@ -679,6 +721,7 @@ carat_status lane_run(struct lane *lane, void *stream)
     bool no_c = trial->beta == 0 && !trial->scalars_on_device && trial->seed % 2 == 0;
     const void *c = no_c ? NULL : pointer_to(lane, region_of_c(trial));
     lane->workspace_used = 0;
+    lane->how[0] = 0;
     if (trial->way == WAY_LIBRARY) {
         return trial->own_workspace && trial->place == PLACE_DEVICE
                    ? run_planned(lane, scalars[ALPHA], scalars[BETA], c, &run)
@@ -693,7 +736,7 @@ carat_status lane_run(struct lane *lane, void *stream)
         return status;
     }
     return trial->way == WAY_ROW ? cuda_gemm_with(lane->device, trial->row, &problem, &operands, stream)
-                                 : run_packed(lane, &problem, &operands, &run);
+                                 : run_forced(lane, &problem, &operands, &run);
 }
 
 /* ---- Comparing ---- */
@@ -952,11 +995,12 @@ enum outcome lane_try(struct lane *lane, const struct trial *trial, int runs, ch
     status = status == CARAT_OK ? fetch(lane, &from) : status;
     if (status != CARAT_OK) {
         snprintf(why, why_size, "%s: %s", carat_status_name(status), carat_last_message());
-        return OUTCOME_FAILED;
+    } else if (same_bits(lane, runs, why, why_size) && compare_fetched(lane, from, why, why_size)) {
+        return OUTCOME_PASSED;
     }
-    return same_bits(lane, runs, why, why_size) && compare_fetched(lane, from, why, why_size)
-               ? OUTCOME_PASSED
-               : OUTCOME_FAILED;
+    size_t said = strlen(why);
+    snprintf(why + said, why_size - said, "%s%s", lane->how[0] ? " | " : "", lane->how);
+    return OUTCOME_FAILED;
 }
 
 /* ---- Many of them ---- */
@@ -1055,7 +1099,7 @@ static void *work(void *argument)
             return NULL;
         }
         struct trial trial;
-        char why[600];
+        char why[1200];
         if (!crew->make(index, crew->what, &trial)) {
             continue;
         }

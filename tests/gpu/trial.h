@@ -20,8 +20,11 @@
 
 enum place { PLACE_DEVICE, PLACE_PINNED, PLACE_PAGEABLE, PLACE_COUNT };
 
-/* Who decides how it is computed: the library, one row of the catalogue, or the library with A and B packed. */
-enum way { WAY_LIBRARY, WAY_ROW, WAY_PACKED };
+/*
+ * How it is computed: as the library chooses, by one row of the catalogue alone, with A and B packed, or in any one
+ * of the ways that the library looks at (of the row's, where one is given), whatever it thinks of it.
+ */
+enum way { WAY_LIBRARY, WAY_ROW, WAY_PACKED, WAY_ANY };
 
 enum scales { SCALES_NONE, SCALES_HOST, SCALES_DEVICE };
 
@@ -29,7 +32,7 @@ enum scales { SCALES_NONE, SCALES_HOST, SCALES_DEVICE };
 struct trial {
     carat_gemm_problem problem; /* leading dimensions filled in */
     enum way way;
-    const struct kernel *row; /* WAY_ROW */
+    const struct kernel *row; /* WAY_ROW, WAY_ANY; else NULL */
     uint64_t seed;            /* of its elements */
     double alpha;
     double beta;
