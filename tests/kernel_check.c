@@ -279,6 +279,76 @@ static bool check_result(const struct kernel *row, const struct matrix *d, expec
     return buffer_is_kept(&d->buffer) || wrong(row, "writes between the columns of D");
 }
 
+/* ---- Epilogues ------------------------------------------------------------------------------ */
+
+/* What is given with a call beside A, B and C: for the reference and for the kernel. */
+struct extras {
+    struct matrix bias;
+    struct scalar scales[3]; /* of A, B and D */
+    carat_run run;           /* scales NULL where there are none */
+    epilogue_arguments epilogue;
+};
+
+/* Types of C and D, bias and activation that go with A's type, in a problem of a row with EPILOGUE=1. */
+static void random_epilogue(carat_gemm_problem *p, struct random *random)
+{
+    carat_type own = p->type_a == CARAT_S8 ? CARAT_S32 : p->type_a;
+    int64_t choice = random_between(random, 0, p->type_a == CARAT_S8 ? 2 : 1);
+    p->type_cd = choice == 0 ? own : choice == 1 ? CARAT_F32 : CARAT_S8;
+    carat_type scalar_type = carat_scalar_type(p->type_cd);
+    int64_t most = scalar_type == CARAT_S32 ? CARAT_ACTIVATION_RELU : CARAT_ACTIVATION_SILU;
+    p->activation = (carat_activation)random_between(random, 0, most);
+    p->bias = (carat_bias)random_between(random, 0, 2);
+    p->type_bias = scalar_type;
+    if (scalar_type == CARAT_F32 && random_one_in(random, 2)) {
+        p->type_bias = random_one_in(random, 2) ? CARAT_F16 : CARAT_BF16;
+    }
+}
+
+static struct extras extras_create(carat_gemm_problem *p, enum values values, struct random *random)
+{
+    struct extras extras = {.epilogue = {.result_type = (int32_t)p->type_cd,
+                                         .activation = (int32_t)p->activation,
+                                         .bias_along_n = p->bias == CARAT_BIAS_PER_COLUMN,
+                                         .bias_type = (int32_t)p->type_bias}};
+    int64_t length = p->bias == CARAT_BIAS_NONE ? 0 : p->bias == CARAT_BIAS_PER_ROW ? p->m : p->n;
+    extras.bias = matrix_create(p->bias == CARAT_BIAS_NONE ? CARAT_F32 : p->type_bias, length, 1, p->batch, 0,
+                                random_one_in(random, 3), values, random);
+    p->stride_bias = extras.epilogue.stride_bias = extras.bias.stride;
+    extras.run.bias = extras.bias.buffer.before;
+    extras.epilogue.bias = length > 0 ? extras.bias.buffer.at : NULL;
+    bool scaled = p->type_a == CARAT_S8 && p->type_cd != CARAT_S32;
+    scalar_argument *arguments[] = {&extras.epilogue.scale_a, &extras.epilogue.scale_b,
+                                    &extras.epilogue.scale_d};
+    for (int i = 0; i < 3; ++i) {
+        extras.scales[i] =
+            scaled ? scalar_create(CARAT_F32, random) : (struct scalar){.argument.value.f32 = 1};
+        *arguments[i] = extras.scales[i].argument;
+    }
+    return extras;
+}
+
+/* The reference's view of the extras, which may have been moved. */
+static const carat_run *extras_run(struct extras *extras, const carat_gemm_problem *p)
+{
+    if (p->type_a == CARAT_S8 && p->type_cd != CARAT_S32) {
+        extras->run.scale_a = &extras->scales[0].value.f32;
+        extras->run.scale_b = &extras->scales[1].value.f32;
+        extras->run.scale_d = &extras->scales[2].value.f32;
+    }
+    return &extras->run;
+}
+
+static bool extras_destroy(struct extras *extras)
+{
+    bool right = buffer_is_kept(&extras->bias.buffer);
+    right &= buffer_destroy(&extras->bias.buffer);
+    for (int i = 0; i < 3; ++i) {
+        right &= scalar_destroy(&extras->scales[i]);
+    }
+    return right;
+}
+
 /* ---- Products ------------------------------------------------------------------------------- */
 
 struct product {
@@ -289,6 +359,7 @@ struct product {
     const void *a;
     const void *b;
     const void *c; /* as it was */
+    const carat_run *run;
     int64_t k_per_part;
     int parts;
     bool compensated;
@@ -297,6 +368,12 @@ struct product {
 static carat_type result_type(const struct kernel *row)
 {
     return row->element == ELEMENT_S8 ? CARAT_S32 : (carat_type)row->element;
+}
+
+/* Of what the products of a type are summed to. */
+static carat_type sum_type(carat_type type)
+{
+    return type == CARAT_F64 ? CARAT_F64 : type == CARAT_S32 || type == CARAT_S8 ? CARAT_S32 : CARAT_F32;
 }
 
 /* The compensated rung's own bound: its error does not grow with k, but for what underflows. */
@@ -314,7 +391,7 @@ static struct expected expect_product(const void *context, int64_t problem, int6
 {
     const struct product *work = context;
     struct expected expected = reference_gemm(&work->problem, work->alpha, work->a, work->b, work->beta,
-                                              work->c, NULL, problem, i, j);
+                                              work->c, work->run, problem, i, j);
     tighten(work, &expected);
     return expected;
 }
@@ -332,13 +409,15 @@ static struct expected expect_part(const void *context, int64_t index, int64_t i
         (const char *)work->a + (size_t)(begin * (piece.op_a == CARAT_TRANSPOSE ? 1 : piece.lda)) * size;
     const char *b =
         (const char *)work->b + (size_t)(begin * (piece.op_b == CARAT_TRANSPOSE ? piece.ldb : 1)) * size;
-    carat_type scalar = carat_scalar_type(piece.type_cd);
+    carat_type scalar = sum_type(piece.type_a);
     double one[1];
     double zero[1];
     element_set(scalar, one, 0, 1);
     element_set(scalar, zero, 0, 0);
     piece.k = end - begin;
     piece.type_cd = scalar;
+    piece.bias = CARAT_BIAS_NONE;
+    piece.activation = CARAT_ACTIVATION_NONE;
     return reference_gemm(&piece, one, a, b, zero, NULL, NULL, index / work->parts, i, j);
 }
 
@@ -379,6 +458,10 @@ static carat_gemm_problem random_product(const struct kernel *row, struct random
     }
     carat_gemm_problem problem = carat_gemm_describe((carat_type)row->element, m, n, k);
     problem.type_cd = result_type(row);
+    problem.accuracy = (carat_accuracy)row->accuracy;
+    if (row->epilogue) {
+        random_epilogue(&problem, random);
+    }
     bool any = row->layout == LAYOUT_ANY && row->operation == OPERATION_GEMM;
     bool trans_a = any ? random_one_in(random, 2) : row->layout == LAYOUT_TN || row->layout == LAYOUT_TT;
     bool trans_b = any ? random_one_in(random, 2) : row->layout == LAYOUT_NT || row->layout == LAYOUT_TT;
@@ -404,11 +487,15 @@ static bool check_product(const struct kernel *row, const struct cpu_kernel *ker
     struct scalar beta = scalar_create(scalar_type, random);
     enum values values = random_values(random);
     work.compensated = strstr(row->source, "kahan") != NULL;
+    struct extras extras = extras_create(p, values, random);
+    work.run = extras_run(&extras, p);
     work.k_per_part = at_least_1(p->k);
     if (row->operation == OPERATION_GEMM && random_one_in(random, 3)) {
         work.parts = (int)random_between(random, 2, 4);
         work.k_per_part = round_up(at_least_1(ceiling(p->k, work.parts)), row->tile_k);
     }
+    /* Sums of one part may be wanted bare as well. */
+    bool bare = work.parts > 1 || (row->operation == OPERATION_GEMM && random_one_in(random, 8));
 
     bool trans_a = p->op_a == CARAT_TRANSPOSE;
     bool trans_b = p->op_b == CARAT_TRANSPOSE;
@@ -421,8 +508,8 @@ static bool check_product(const struct kernel *row, const struct cpu_kernel *ker
                                     values, random);
     struct matrix d = matrix_create(p->type_cd, p->m, p->n, p->batch, alignment_d, false, values, random);
     bool in_place = random_one_in(random, 3);
-    bool reads_ab = p->k > 0 && (work.parts > 1 || !scalar_is_zero(&alpha, scalar_type));
-    bool reads_c = work.parts == 1 && !scalar_is_zero(&beta, scalar_type);
+    bool reads_ab = p->k > 0 && (bare || !scalar_is_zero(&alpha, scalar_type));
+    bool reads_c = !bare && !scalar_is_zero(&beta, scalar_type);
     p->lda = a.ld, p->ldb = b.ld, p->ldd = d.ld, p->ldc = in_place ? d.ld : c.ld;
     p->stride_a = a.stride, p->stride_b = b.stride, p->stride_d = d.stride,
     p->stride_c = in_place ? d.stride : c.stride;
@@ -433,14 +520,15 @@ static bool check_product(const struct kernel *row, const struct cpu_kernel *ker
     work.c = in_place ? d.buffer.before : c.buffer.before;
 
     /* The sums of the parts, each a plain m x n, as so many problems. */
-    struct matrix partials = {.type = scalar_type,
+    carat_type type_sum = sum_type(p->type_a);
+    struct matrix partials = {.type = type_sum,
                               .rows = p->m,
                               .columns = p->n,
                               .ld = p->m,
                               .stride = p->m * p->n,
                               .batch = p->batch * work.parts};
-    partials.buffer = buffer_create(
-        work.parts > 1 ? (size_t)(partials.stride * partials.batch) * carat_type_size(scalar_type) : 0, 0);
+    partials.buffer =
+        buffer_create(bare ? (size_t)(partials.stride * partials.batch) * carat_type_size(type_sum) : 0, 0);
     memset(partials.buffer.at, 0xff, partials.buffer.bytes);
     buffer_keep(&partials.buffer);
 
@@ -455,7 +543,7 @@ static bool check_product(const struct kernel *row, const struct cpu_kernel *ker
         .c = !reads_c   ? NULL
              : in_place ? d.buffer.at
                         : c.buffer.at,
-        .d = work.parts > 1 ? NULL : d.buffer.at,
+        .d = bare ? NULL : d.buffer.at,
         .lda = p->lda,
         .ldb = p->ldb,
         .ldc = p->ldc,
@@ -472,7 +560,8 @@ static bool check_product(const struct kernel *row, const struct cpu_kernel *ker
         .tiles_n = (int32_t)tiles_n,
         .parts = work.parts,
         .k_per_part = work.k_per_part,
-        .partials = work.parts > 1 ? partials.buffer.at : NULL,
+        .partials = bare ? partials.buffer.at : NULL,
+        .epilogue = extras.epilogue,
     };
     if (getenv("KERNEL_VERBOSE")) {
         describe(&work); /* for where the sanitizer ends the program */
@@ -481,7 +570,7 @@ static bool check_product(const struct kernel *row, const struct cpu_kernel *ker
 
     /* With alpha 0 whatever the parts hold is left out later. */
     bool right = true;
-    if (work.parts == 1) {
+    if (!bare) {
         right = check_result(row, &d, expect_product, &work);
     } else if (!scalar_is_zero(&alpha, scalar_type)) {
         right = check_result(row, &partials, expect_part, &work);
@@ -500,76 +589,107 @@ static bool check_product(const struct kernel *row, const struct cpu_kernel *ker
     }
     right &= scalar_destroy(&alpha);
     right &= scalar_destroy(&beta);
-    return right;
+    return right & (extras_destroy(&extras) || wrong(row, "writes to the bias or a scale"));
 }
 
 /* ---- Sums of parts -------------------------------------------------------------------------- */
 
 struct reduction {
     const reduce_arguments *arguments;
-    carat_type scalar_type;
-    carat_type type;
-    long double alpha;
-    long double beta;
+    carat_type type_sum;
+    carat_gemm_problem problem; /* of the epilogue: its types, C, bias and activation */
+    const void *alpha;
+    const void *beta;
     const void *partials;
     const void *c; /* as it was */
+    const carat_run *run;
 };
 
+/* The parts of an element are a row that is multiplied by ones; those of s32 are added here, modulo 2^32. */
 static struct expected expect_reduced(const void *context, int64_t problem, int64_t i, int64_t j)
 {
+    enum { MOST_PARTS = 20 };
     const struct reduction *work = context;
     const reduce_arguments *r = work->arguments;
-    int64_t in_c = problem * r->stride_c + j * r->ldc + i;
-    if (work->scalar_type == CARAT_S32) {
-        uint32_t sum = 0;
-        for (int32_t part = 0; part < r->parts; ++part) {
-            sum += ((const uint32_t *)work->partials)[((problem * r->parts + part) * r->n + j) * r->m + i];
+    carat_gemm_problem p = work->problem;
+    double parts[MOST_PARTS];
+    double ones[MOST_PARTS];
+    uint32_t wrapped = 0;
+    for (int32_t part = 0; part < r->parts; ++part) {
+        int64_t at = ((problem * r->parts + part) * r->n + j) * r->m + i;
+        if (work->type_sum == CARAT_S32) {
+            wrapped += ((const uint32_t *)work->partials)[at];
+        } else {
+            element_set(work->type_sum, parts, part, element_get(work->type_sum, work->partials, at));
         }
-        sum *= (uint32_t)(int64_t)work->alpha;
-        if (work->beta != 0) {
-            sum += (uint32_t)(int64_t)work->beta * ((const uint32_t *)work->c)[in_c];
-        }
-        return (struct expected){sum, 0};
+        element_set(work->type_sum, ones, part, 1);
     }
-    long double sum = 0;
-    long double size = 0;
-    for (int32_t part = 0; part < r->parts && work->alpha != 0; ++part) {
-        long double x = element_get(work->scalar_type, work->partials,
-                                    ((problem * r->parts + part) * r->n + j) * r->m + i);
-        sum += work->alpha * x;
-        size += fabsl(work->alpha * x);
+    p.k = r->parts;
+    if (work->type_sum == CARAT_S32) {
+        memcpy(parts, &wrapped, sizeof wrapped);
+        p.k = 1;
     }
-    if (work->beta != 0) {
-        long double x = work->beta * element_get(work->type, work->c, in_c);
-        sum += x;
-        size += fabsl(x);
+    /* One row and one column for all. */
+    p.type_a = p.type_b = work->type_sum;
+    p.op_a = CARAT_TRANSPOSE;
+    p.lda = p.ldb = p.stride_a = p.stride_b = 0;
+    return reference_gemm(&p, work->alpha, parts, ones, work->beta, work->c, work->run, problem, i, j);
+}
+
+/* What sums of a type may become, and what goes with it. */
+static carat_gemm_problem random_finish(carat_type type_sum, int64_t m, int64_t n, int64_t batch,
+                                        struct random *random)
+{
+    static const carat_type of_f32[] = {CARAT_F32, CARAT_F16, CARAT_BF16, CARAT_E4M3};
+    static const carat_type of_s32[] = {CARAT_S32, CARAT_F32, CARAT_S8};
+    carat_gemm_problem p = carat_gemm_describe(CARAT_S8, m, n, 1); /* which takes scales */
+    p.type_cd = type_sum == CARAT_F64   ? CARAT_F64
+                : type_sum == CARAT_F32 ? of_f32[random_between(random, 0, 3)]
+                                        : of_s32[random_between(random, 0, 2)];
+    if (type_sum == CARAT_F64) {
+        p.type_a = p.type_b = CARAT_F64;
     }
-    long double unit = work->scalar_type == CARAT_F64 ? 0x1p-53L : 0x1p-24L;
-    long double least = work->scalar_type == CARAT_F64 ? 0x1p-1074L : 0x1p-149L;
-    return (struct expected){sum, (r->parts + 3) * (unit * size * (1 + 0x1p-20L) + least)};
+    carat_type scalar_type = carat_scalar_type(p.type_cd);
+    p.batch = batch;
+    p.activation = (carat_activation)random_between(
+        random, 0, scalar_type == CARAT_S32 ? CARAT_ACTIVATION_RELU : CARAT_ACTIVATION_SILU);
+    p.bias = (carat_bias)random_between(random, 0, 2);
+    p.type_bias = scalar_type;
+    if (scalar_type == CARAT_F32 && random_one_in(random, 2)) {
+        p.type_bias = random_one_in(random, 2) ? CARAT_F16 : CARAT_BF16;
+    }
+    return p;
 }
 
 static bool check_reduction(const struct kernel *row, const struct cpu_kernel *kernel, struct random *random)
 {
-    carat_type type = result_type(row);
-    carat_type scalar_type = carat_scalar_type((carat_type)row->element);
+    carat_type type_sum = (carat_type)row->element;
     int64_t m = random_between(random, 1, 150);
     int64_t n = random_between(random, 1, 40);
     int64_t batch = random_one_in(random, 2) ? 1 : random_between(random, 2, 4);
-    int parts = (int)random_between(random, 2, 20);
+    int parts = (int)random_between(random, 1, 20);
+    struct reduction work = {.type_sum = type_sum, .problem = random_finish(type_sum, m, n, batch, random)};
+    carat_gemm_problem *p = &work.problem;
+    carat_type scalar_type = carat_scalar_type(p->type_cd);
     enum values values = random_values(random);
     struct scalar alpha = scalar_create(scalar_type, random);
     struct scalar beta = scalar_create(scalar_type, random);
+    struct extras extras = extras_create(p, values, random);
     bool in_place = random_one_in(random, 3);
-    struct matrix partials = {.type = scalar_type};
-    partials.buffer = buffer_create((size_t)(m * n * batch * parts) * carat_type_size(scalar_type), 0);
+    struct matrix partials = {.type = type_sum};
+    partials.buffer = buffer_create((size_t)(m * n * batch * parts) * carat_type_size(type_sum), 0);
     for (int64_t i = 0; i < m * n * batch * parts; ++i) {
-        value_set(scalar_type, partials.buffer.at, i, values, random);
+        value_set(type_sum, partials.buffer.at, i, values, random);
+        if (p->type_cd == CARAT_S8) {
+            ((int32_t *)partials.buffer.at)[i] %= 1000; /* so that not all of D saturates */
+        }
     }
     buffer_keep(&partials.buffer);
-    struct matrix c = matrix_create(type, m, n, batch, 0, false, values, random);
-    struct matrix d = matrix_create(type, m, n, batch, 0, false, values, random);
+    struct matrix c = matrix_create(p->type_cd, m, n, batch, 0, false, values, random);
+    struct matrix d = matrix_create(p->type_cd, m, n, batch, 0, false, values, random);
     bool reads_c = !scalar_is_zero(&beta, scalar_type);
+    p->ldc = in_place ? d.ld : c.ld;
+    p->stride_c = in_place ? d.stride : c.stride;
     reduce_arguments arguments = {
         .m = m,
         .n = n,
@@ -579,21 +699,21 @@ static bool check_reduction(const struct kernel *row, const struct cpu_kernel *k
              : in_place ? d.buffer.at
                         : c.buffer.at,
         .d = d.buffer.at,
-        .ldc = in_place ? d.ld : c.ld,
+        .ldc = p->ldc,
         .ldd = d.ld,
-        .stride_c = in_place ? d.stride : c.stride,
+        .stride_c = p->stride_c,
         .stride_d = d.stride,
         .alpha = alpha.argument,
         .beta = beta.argument,
         .parts = parts,
+        .epilogue = extras.epilogue,
     };
-    struct reduction work = {&arguments,
-                             scalar_type,
-                             type,
-                             element_get(scalar_type, &alpha.value, 0),
-                             element_get(scalar_type, &beta.value, 0),
-                             partials.buffer.before,
-                             in_place ? d.buffer.before : c.buffer.before};
+    work.arguments = &arguments;
+    work.alpha = &alpha.value;
+    work.beta = &beta.value;
+    work.partials = partials.buffer.before;
+    work.c = in_place ? d.buffer.before : c.buffer.before;
+    work.run = extras_run(&extras, p);
     launch(row, kernel, ceiling(m * n * batch, row->threads_x), &arguments, random);
     bool right = check_result(row, &d, expect_reduced, &work);
     right &= buffer_is_kept(&partials.buffer) && buffer_is_kept(&c.buffer);
@@ -602,11 +722,17 @@ static bool check_reduction(const struct kernel *row, const struct cpu_kernel *k
     guards &= buffer_destroy(&d.buffer);
     right &= guards || wrong(row, "writes past a buffer");
     if (!right) {
-        fprintf(stderr, "  m %" PRId64 " n %" PRId64 " batch %" PRId64 " parts %d\n", m, n, batch, parts);
+        fprintf(stderr,
+                "  m %" PRId64 " n %" PRId64 " batch %" PRId64
+                " parts %d to %s, bias %d of %s, activation %d, alpha "
+                "%Lg, beta %Lg\n",
+                m, n, batch, parts, carat_type_name(p->type_cd), p->bias, carat_type_name(p->type_bias),
+                p->activation, element_get(scalar_type, &alpha.value, 0),
+                element_get(scalar_type, &beta.value, 0));
     }
     right &= scalar_destroy(&alpha);
     right &= scalar_destroy(&beta);
-    return right;
+    return right & (extras_destroy(&extras) || wrong(row, "writes to the bias or a scale"));
 }
 
 /* ---- scale * A + shift ---------------------------------------------------------------------- */
