@@ -38,8 +38,9 @@
         }                                                                                                    \
     } while (0)
 
-static const carat_type types[] = {CARAT_F32, CARAT_F64, CARAT_F16, CARAT_BF16, CARAT_S32, CARAT_S8};
-#define TYPE_COUNT 6
+static const carat_type types[] = {CARAT_F32, CARAT_F64, CARAT_F16,  CARAT_BF16,
+                                   CARAT_S32, CARAT_S8,  CARAT_E4M3, CARAT_E5M2};
+#define TYPE_COUNT 8
 
 /* ---- A product of integers, in host memory -------------------------------------------------- */
 
@@ -81,8 +82,8 @@ static struct work work_create(carat_type type, int64_t m, int64_t n, int64_t k,
     w.b = filled(type, k * n, &random);
     w.d = malloc(w.bytes_d);
     assert_non_null(w.d);
-    element_set(carat_scalar_type(type), &w.alpha, 0, 2);
-    element_set(carat_scalar_type(type), &w.beta, 0, 0);
+    element_set(carat_scalar_type(type_d), &w.alpha, 0, 2);
+    element_set(carat_scalar_type(type_d), &w.beta, 0, 0);
     for (int64_t j = 0; j < n; ++j) {
         for (int64_t i = 0; i < m; ++i) {
             long double sum = 0;
@@ -275,7 +276,7 @@ static void device_scalars_are_read_when_the_kernel_runs(void **state)
     for (int t = 0; t < TYPE_COUNT; ++t) {
         struct work w = work_create(types[t], 40, 40, 900, 5);
         struct placed p = placed_create(carat, &w, NULL);
-        size_t size = carat_type_size(carat_scalar_type(types[t]));
+        size_t size = carat_type_size(carat_scalar_type(w.problem.type_cd));
         void *scalars = device_memory(carat, 2 * size);
         char *beta = (char *)scalars + size;
         assert_ok(carat_copy(carat, scalars, &w.alpha, size, NULL));
@@ -576,6 +577,7 @@ static void every_product_row_can_be_run_by_itself(void **state)
         bool trans_b = row->layout == LAYOUT_NT || row->layout == LAYOUT_TT;
         struct problem problem = {
             .type_a = w.problem.type_a,
+            .type_b = w.problem.type_b,
             .type_cd = w.problem.type_cd,
             .trans_a = trans_a,
             .trans_b = trans_b,
@@ -587,6 +589,7 @@ static void every_product_row_can_be_run_by_itself(void **state)
             .ldc = 48,
             .ldd = 48,
             .batch = 1,
+            .accuracy = (carat_accuracy)row->accuracy,
         };
         /* The rows that want a transposed operand get it so. */
         void *a = malloc(w.bytes_a);
@@ -706,7 +709,7 @@ static void the_device_describes_itself(void **state)
     assert_int_equal(info.index, 0);
     assert_string_equal(info.name, "Stand-in 0");
     assert_int_equal(info.driver_version, 13000);
-    assert_int_equal(info.compute_capability_major, 9);
+    assert_int_equal(info.compute_capability_major, 10);
     assert_int_equal(info.compute_capability_minor, 0);
     assert_int_equal(info.multiprocessors, 4);
     assert_int_equal(info.warp_size, 32);
