@@ -83,7 +83,7 @@ static carat_status list_ways(const struct device_traits *traits, const struct p
     if (!ways.failed && ways.count > 0) {
         qsort(ways.items, (size_t)ways.count, sizeof(*ways.items), by_cycles);
         ways.count = thin_out(ways.items, ways.count, options);
-        tuning->ways = calloc((size_t)ways.count, sizeof(*tuning->ways));
+        tuning->ways = calloc((size_t)ways.count + 1, sizeof(*tuning->ways));
     }
     if (ways.failed || (ways.count > 0 && !tuning->ways)) {
         free(ways.items);
