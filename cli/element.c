@@ -25,8 +25,8 @@ static uint16_t magnitude_mask(struct format format) { return (uint16_t)((1u << 
 /* The least magnitude, as bits, that is no number: infinity, or NaN where there is none. */
 static uint16_t first_beyond(struct format format)
 {
-    uint16_t mask = magnitude_mask(format);
-    return format.finite ? mask : (uint16_t)(mask >> format.fraction << format.fraction);
+    unsigned mask = magnitude_mask(format);
+    return (uint16_t)(format.finite ? mask : mask >> format.fraction << format.fraction);
 }
 
 static double widen(struct format format, uint16_t bits)

@@ -392,11 +392,12 @@ static bool make_additions(const struct request *request, struct work *work)
         return false;
     }
     int64_t length = problem->bias == CARAT_BIAS_PER_COLUMN ? n : m;
+    int64_t given = bias->rows * bias->columns;
     if (!request->paths[MATRIX_BIAS]) {
         *bias = (struct matrix){problem->type_bias, problem->order, length, 1, NULL};
-    } else if (bias->rows * bias->columns != length) {
+    } else if (given != length) {
         command_failed(command, "%s has %lld numbers, but D has %lld %s", request->paths[MATRIX_BIAS],
-                       (long long)(bias->rows * bias->columns), (long long)length,
+                       (long long)given, (long long)length,
                        problem->bias == CARAT_BIAS_PER_COLUMN ? "columns" : "rows");
         return false;
     }
