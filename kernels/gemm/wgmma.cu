@@ -38,6 +38,7 @@
 #include "kernel.h"
 
 #include "../ptx/cluster.h"
+#include "../ptx/dependent.h"
 #include "../ptx/mbarrier.h"
 #include "../ptx/tensor_copy.h"
 #include "tiles.h"
@@ -87,10 +88,26 @@
 #define ROWS_BYTES (TILE_ROWS * ROW_BYTES)  /* a stage's rows of k, ... */
 #define COLUMNS_BYTES (WGMMA_N * ROW_BYTES) /* ... and its columns */
 #define WARPGROUP 128
-#define BUFFERS 2 /* of a consumer, on D's way to memory */
+
+/*
+ * Who stores together, and how many columns of D at a time: with SWAPPED=1 a warp has the whole of its 16, along m as
+ * long as the tile; else the four warps of a consumer have a part of m each.
+ */
+#if SWAPPED
+#define STORERS 32
+#define BUFFER_ROWS 16
+#else
+#define STORERS WARPGROUP
+#define BUFFER_ROWS (WGMMA_N < 64 ? WGMMA_N : 64)
+#endif
+#define BUFFER_BYTES (BUFFER_ROWS * ROW_BYTES)
+#define STORING_GROUPS (CONSUMERS * WARPGROUP / STORERS)
 
 /* 8-bit floats whose sums are moved; everything else stays in the instruction's own sums. */
 #define MOVES_SUMS (ELEMENT >= ELEMENT_E4M3 && ACCURACY != ACCURACY_FAST)
+
+/* Whether tiles of 16-bit results are stored while the next is multiplied. */
+#define STORES_LATE (SWAPPED && TILE_M >= 64 && !MOVES_SUMS)
 
 #ifndef BAND
 #define BAND 8
@@ -110,7 +127,7 @@ typedef struct stage {
 
 typedef struct shared_memory {
     stage stages[STAGES];
-    unsigned char buffers[CONSUMERS][BUFFERS][64 * ROW_BYTES];
+    unsigned char buffers[STORING_GROUPS][BUFFERS][BUFFER_BYTES]; /* on D's way to memory */
     float bias[CONSUMERS][WGMMA_N > 64 ? WGMMA_N : 64];
     uint64_t full[STAGES];
     uint64_t empty[STAGES];
@@ -208,6 +225,8 @@ static __device__ inline void produce(const tensor_gemm_arguments *arguments, sh
     }
 }
 
+#include "wgmma_epilogue.h"
+
 /* ---- The consumers -------------------------------------------------------------------------- */
 
 /* Where a warpgroup's operands lie in stage 0, and how far apart its k are. */
@@ -263,80 +282,111 @@ static __device__ inline void clear(wgmma_sum sum[WGMMA_SUMS])
     }
 }
 
-#if MOVES_SUMS
+/* What a consumer has at hand. */
+typedef struct consumer_state {
+    const tensor_gemm_arguments *arguments;
+    shared_memory *shared;
+    operand_places places;
+    position at;
+    int number;
+#if STORES_LATE
+    late_tile late;
+#endif
+} consumer_state;
 
-/* Sums `steps` stages, each apart. */
-static __device__ inline void sum_products(wgmma_sum sum[WGMMA_SUMS], shared_memory *shared, operand_places places,
-                                           uint32_t steps, position *at)
+/*
+ * Sums `steps` stages. Two groups of instructions are under way at a time: a stage is released when the one after
+ * it has been started. Meanwhile the last tile is stored.
+ */
+static __device__ __forceinline__ void sum_products(wgmma_sum sum[WGMMA_SUMS], consumer_state *self, uint32_t steps)
 {
+#if MOVES_SUMS
     wgmma_sum part[WGMMA_SUMS];
     clear(sum);
-    for (; steps > 0; --steps) {
-        mbarrier_wait(&shared->full[at->stage], at->parity);
+#pragma unroll 1
+    for (uint32_t step = 0; step < steps; ++step) {
+        mbarrier_wait(&self->shared->full[self->at.stage], self->at.parity);
         wgmma_hold(part);
         wgmma_fence();
-        multiply_stage(part, places, at->stage, 0);
+        multiply_stage(part, self->places, self->at.stage, 0);
         wgmma_wait(0);
         wgmma_hold(part);
-        release(shared, at->stage);
-        step_on(at);
+        release(self->shared, self->at.stage);
+        step_on(&self->at);
 #pragma unroll
         for (int i = 0; i < WGMMA_SUMS; ++i) {
             sum[i] += part[i];
         }
     }
-}
-
 #else
-
-/*
- * Sums `steps` stages. Two groups of instructions are under way at a time: a stage is released when the one after
- * it has been started.
- */
-static __device__ inline void sum_products(wgmma_sum sum[WGMMA_SUMS], shared_memory *shared, operand_places places,
-                                           uint32_t steps, position *at)
-{
-    uint32_t before = at->stage;
+    uint32_t before = self->at.stage;
     clear(sum);
     wgmma_hold(sum);
 #pragma unroll 1
     for (uint32_t step = 0; step < steps; ++step) {
-        mbarrier_wait(&shared->full[at->stage], at->parity);
+        mbarrier_wait(&self->shared->full[self->at.stage], self->at.parity);
         wgmma_fence();
-        multiply_stage(sum, places, at->stage, 1);
+        multiply_stage(sum, self->places, self->at.stage, 1);
+#if STORES_LATE
+        store_late(self->arguments, self->shared, &self->late, self->number);
+#endif
         if (step > 0) {
             wgmma_wait(1);
-            release(shared, before);
+            release(self->shared, before);
         }
-        before = at->stage;
-        step_on(at);
+        before = self->at.stage;
+        step_on(&self->at);
     }
     wgmma_wait(0);
     wgmma_hold(sum);
     if (steps > 0) {
-        release(shared, before);
+        release(self->shared, before);
     }
-}
-
 #endif
-
-#include "wgmma_epilogue.h"
+}
 
 static __device__ inline void consume(const tensor_gemm_arguments *arguments, shared_memory *shared, uint32_t rank,
                                       int consumer, int reads)
 {
-    operand_places places = places_of(shared, consumer);
-    position at = {0, 0};
-    uint32_t stored = 0; /* buffers, which are used in turn */
+    const gemm_arguments *gemm = &arguments->gemm;
+    consumer_state self;
+    self.arguments = arguments;
+    self.shared = shared;
+    self.places = places_of(shared, consumer);
+    self.at.stage = 0;
+    self.at.parity = 0;
+    self.number = consumer;
+    int plain = epilogue_is_plain(gemm);
+#if STORES_LATE
+    int late = arguments->d_by_map && result_bytes(gemm) == 2;
+    self.late.next = BUFFER_COUNT(2);
+#endif
     for (uint32_t index = blockIdx.x / CLUSTER; index < (uint32_t)arguments->tiles; index += gridDim.x / CLUSTER) {
-        block_share share = share_in_cluster(&arguments->gemm, index, rank, reads);
+        block_share share = share_in_cluster(gemm, index, rank, reads);
         wgmma_sum sum[WGMMA_SUMS];
-        sum_products(sum, shared, places, count_steps(share), &at);
+        float value[WGMMA_SUMS];
+        sum_products(sum, &self, count_steps(share));
         share.row += SWAPPED ? 0 : consumer * 64;
         share.column += SWAPPED ? consumer * 64 : 0;
-        store_tile(arguments, shared, share, sum, consumer, &stored);
+        values_of_sums(standing_of_thread(), gemm, share, sum, value, shared->bias[consumer], consumer, plain);
+#if STORES_LATE
+        while (self.late.next < BUFFER_COUNT(2)) {
+            store_late(arguments, shared, &self.late, consumer);
+        }
+        if (late) {
+            round_tile(&self.late, value, gemm->epilogue.result_type);
+            self.late.place = place_of_share(gemm, share, standing_of_thread());
+            continue;
+        }
+#endif
+        store_tile(arguments, shared, share, value, consumer);
     }
-    if (threadIdx.x % WARPGROUP == 0) {
+#if STORES_LATE
+    while (self.late.next < BUFFER_COUNT(2)) {
+        store_late(arguments, shared, &self.late, consumer);
+    }
+#endif
+    if (threadIdx.x % STORERS == 0) {
         tensor_store_wait();
     }
 }
@@ -350,7 +400,6 @@ KERNEL __launch_bounds__(THREADS_X, 1) KERNEL_CLUSTER
     uint32_t rank = CLUSTER == 1 ? 0 : cluster_rank();
     /* All lanes agree on these, which the compiler has to know where warpgroups part. */
     int warpgroup = __shfl_sync(0xffffffffu, (int)threadIdx.x / WARPGROUP, 0);
-    int reads = __shfl_sync(0xffffffffu, !alpha_is_zero(arguments.gemm.alpha, arguments.gemm.epilogue.result_type), 0);
     if (threadIdx.x == 0) {
         tensor_map_prefetch(&arguments.a);
         tensor_map_prefetch(&arguments.b);
@@ -365,6 +414,9 @@ KERNEL __launch_bounds__(THREADS_X, 1) KERNEL_CLUSTER
     } else {
         cluster_sync();
     }
+    wait_for_kernels_before();
+    let_next_kernel_begin();
+    int reads = __shfl_sync(0xffffffffu, !alpha_is_zero(arguments.gemm.alpha, arguments.gemm.epilogue.result_type), 0);
     if (warpgroup == 0) {
 #if CONSUMERS == 2
         registers_shrink_to(40);

@@ -1,11 +1,13 @@
 /*
  * wgmma_epilogue.h - the way of a consumer's sums to D, the second half of wgmma.cu.
  *
- * First the sums become D's values where they stand, in registers; then they are rounded and go by way of a buffer in
- * shared memory, 64 columns of D high and 128 bytes wide along m under the 128-byte swizzle:
+ * First the sums become D's values where they stand, in registers; then they are rounded and go by way of buffers in
+ * shared memory, each 128 bytes of BUFFER_ROWS columns of D under the 128-byte swizzle:
  *
- *     registers --stmatrix--> buffer --copy engine--> D          while the next buffer is filled
- *                                    --the warps----> D          where D does not lie as the engine wants it
+ *     registers --stmatrix--> buffer --copy engine-----> D
+ *                                    --16 bytes a lane--> D     where D does not lie as the engine wants it
+ *
+ * A tile of 16-bit results waits in registers, two in a word, and is stored while the next tile is multiplied.
  *
  * Or the bare sums go to the partial sums of a split k in the same two steps.
  */
@@ -14,9 +16,6 @@
 
 #include "../ptx/store_matrix.h"
 #include "epilogue.h"
-
-/* Rows of a buffer, columns of D in truth; fewer where the tile is narrower. */
-#define BUFFER_ROWS (SWAPPED || WGMMA_N > 64 ? 64 : WGMMA_N)
 
 /* Where a thread stands among the sums: see wgmma.h. */
 typedef struct standing {
@@ -52,6 +51,19 @@ static __device__ inline int along_m(standing at, int i) { return SWAPPED ? colu
 static __device__ inline int along_n(standing at, int i) { return SWAPPED ? row_of(at, i) : column_of(at, i); }
 
 static __device__ inline void meet(int consumer) { barrier_sync(1 + consumer, WARPGROUP); }
+
+/* Those who store together. */
+static __device__ inline void meet_storers(int consumer)
+{
+    if (STORERS == 32) {
+        __syncwarp();
+    } else {
+        meet(consumer);
+    }
+}
+
+/* A thread's rows in its buffer. */
+static __device__ inline int buffer_row_of(standing at, int i) { return at.group + i % 4 / 2 * 8; }
 
 /* ---- From sums to values ---- */
 
@@ -123,6 +135,24 @@ static __device__ inline void add_bias(standing at, float value[WGMMA_SUMS], con
     }
 }
 
+/* Whether the sums are D's values as they are. */
+static __device__ inline int epilogue_is_plain(const gemm_arguments *gemm)
+{
+    const epilogue_arguments *epilogue = &gemm->epilogue;
+    if (gemm->partials) {
+        return 1;
+    }
+#if ELEMENT == ELEMENT_S8
+    if (epilogue->result_type == ELEMENT_S32) {
+        return scalar_s32(gemm->alpha) == 1 && scalar_s32(gemm->beta) == 0 && !epilogue->bias &&
+               epilogue->activation == ACTIVATION_NONE;
+    }
+#endif
+    epilogue_scalars scalars = epilogue_scalars_of(epilogue, gemm->alpha, gemm->beta);
+    return scalars.alpha == 1 && scalars.beta == 0 && scalars.scale_d == 1 && !epilogue->bias &&
+           epilogue->activation == ACTIVATION_NONE;
+}
+
 /* Everything but the rounding: value holds the sums, and then D's elements. */
 static __device__ inline void finish_values(standing at, float value[WGMMA_SUMS], const gemm_arguments *gemm, block_share share,
                                             float *shared_bias, int consumer)
@@ -158,9 +188,6 @@ static __device__ inline void finish_integers(standing at, wgmma_sum sum[WGMMA_S
     const epilogue_arguments *epilogue = &gemm->epilogue;
     uint32_t alpha = scalar_s32(gemm->alpha);
     uint32_t beta = scalar_s32(gemm->beta);
-    if (alpha == 1 && beta == 0 && !epilogue->bias && epilogue->activation == ACTIVATION_NONE) {
-        return;
-    }
     int rows = inside(gemm->m - share.row);
     int columns = inside(gemm->n - share.column);
     const int32_t *bias = (const int32_t *)epilogue->bias + share.problem * epilogue->stride_bias +
@@ -194,29 +221,35 @@ static __device__ inline void finish_integers(standing at, wgmma_sum sum[WGMMA_S
 /* Byte offset of a 16-byte piece of a buffer's row, under the swizzle. */
 static __device__ inline int piece_at(int row, int piece) { return row * ROW_BYTES + ((piece ^ (row & 7)) << 4); }
 
-/* 16-bit results, two in a word: 64 along m by BUFFER_ROWS along n, from column `first` of the sums on. */
-static __device__ inline void fill_16(standing at, unsigned char *buffer, const float *value, int first, int32_t type)
+/* 16-bit results, two in a word: 64 along m, or BUFFER_ROWS columns of 64 where the rows run along m. */
+static __device__ inline void fill_words(standing at, unsigned char *buffer, const uint32_t *words)
 {
     int matrix = at.lane / 8; /* of the four 8 x 8 of a store whose row this lane points to */
 #pragma unroll
     for (int j = 0; j < (SWAPPED ? 64 : BUFFER_ROWS) / 8; j += 2) {
-        uint32_t words[4];
-#pragma unroll
-        for (int w = 0; w < 4; ++w) {
-            int i = (first / 8 + j) * 4 + 2 * w;
-            words[w] = type == ELEMENT_BF16 ? pack_bf16(value[i], value[i + 1]) : pack_f16(value[i], value[i + 1]);
-        }
         if (SWAPPED) {
-            int row = 16 * at.warp + 8 * (matrix % 2) + at.lane % 8;
-            store_matrix_x4(buffer + piece_at(row, j + matrix / 2), words);
+            int row = 8 * (matrix % 2) + at.lane % 8;
+            store_matrix_x4(buffer + piece_at(row, j + matrix / 2), words + 2 * j);
         } else {
             int row = 8 * (j + matrix / 2) + at.lane % 8;
-            store_matrix_x4_trans(buffer + piece_at(row, 2 * at.warp + matrix % 2), words);
+            store_matrix_x4_trans(buffer + piece_at(row, 2 * at.warp + matrix % 2), words + 2 * j);
         }
     }
 }
 
-/* 32-bit results or sums: 32 along m by BUFFER_ROWS along n; half says which 32 of the rows where they run along m. */
+/* The same from the values, from column `first` of the sums on. */
+static __device__ inline void fill_16(standing at, unsigned char *buffer, const float *value, int first, int32_t type)
+{
+    uint32_t words[(SWAPPED ? 64 : BUFFER_ROWS) / 4];
+#pragma unroll
+    for (int w = 0; w < (SWAPPED ? 64 : BUFFER_ROWS) / 4; ++w) {
+        int i = first / 2 + 2 * w;
+        words[w] = type == ELEMENT_BF16 ? pack_bf16(value[i], value[i + 1]) : pack_f16(value[i], value[i + 1]);
+    }
+    fill_words(at, buffer, words);
+}
+
+/* 32-bit results or sums: 32 along m; half says which 32 of the rows where they run along m. */
 static __device__ inline void fill_32(standing at, unsigned char *buffer, const float *value, int first, int half)
 {
     if (SWAPPED) {
@@ -226,7 +259,7 @@ static __device__ inline void fill_32(standing at, unsigned char *buffer, const 
             for (int r = 0; r < 2; ++r) {
                 int i = (first / 8 + j) * 4 + 2 * r;
                 float2 both = {value[i], value[i + 1]};
-                *(float2 *)(buffer + piece_at(row_of(at, i), 2 * j + at.member / 2) + at.member % 2 * 8) = both;
+                *(float2 *)(buffer + piece_at(buffer_row_of(at, i), 2 * j + at.member / 2) + at.member % 2 * 8) = both;
             }
         }
     } else if (at.warp / 2 == half) {
@@ -243,7 +276,7 @@ static __device__ inline void fill_32(standing at, unsigned char *buffer, const 
     }
 }
 
-/* 8-bit results: 128 along m by 64 along n; where the rows run along m there are but 64 of them. */
+/* 8-bit results: 128 along m; where the rows run along m there are but 64 of them. */
 static __device__ inline void fill_8(standing at, unsigned char *buffer, const float *value, int first, int32_t type)
 {
 #pragma unroll
@@ -253,7 +286,7 @@ static __device__ inline void fill_8(standing at, unsigned char *buffer, const f
             int i = (first / 8 + j) * 4 + 2 * r;
             uint16_t both = type == ELEMENT_E4M3 ? pack_e4m3(value[i], value[i + 1]) : pack_s8(value[i], value[i + 1]);
             if (SWAPPED) {
-                *(uint16_t *)(buffer + piece_at(row_of(at, i), j / 2) + j % 2 * 8 + 2 * at.member) = both;
+                *(uint16_t *)(buffer + piece_at(buffer_row_of(at, i), j / 2) + j % 2 * 8 + 2 * at.member) = both;
             } else {
                 int m = row_of(at, i);
                 int row = 8 * j + 2 * at.member;
@@ -266,15 +299,64 @@ static __device__ inline void fill_8(standing at, unsigned char *buffer, const f
 
 /* ---- Out of a buffer ---- */
 
-/* Where a buffer goes: its first element's place in D, or among the partial sums. */
+/* Where a tile goes. */
 typedef struct destination {
-    int64_t m;       /* of the first element */
-    int64_t n;
-    int64_t problem; /* or the part, counted through all problems */
-    char *base;      /* of that problem */
-    int64_t ld;
-    int bytes; /* of an element */
+    char *first; /* its first element */
+    int64_t ld_bytes;
+    int rows; /* elements along m and columns that lie inside */
+    int columns;
+    int aligned; /* 16 bytes may be stored at once wherever a piece begins */
 } destination;
+
+static __device__ inline destination destination_of(const gemm_arguments *gemm, block_share share, standing at,
+                                                    int bytes)
+{
+    destination to;
+    char *base = (char *)gemm->d;
+    int64_t problem = share.problem * gemm->stride_d;
+    int64_t ld = gemm->ldd;
+    if (gemm->partials) {
+        base = (char *)gemm->partials;
+        problem = (share.problem * gemm->parts + share.part) * gemm->m * gemm->n;
+        ld = gemm->m;
+    }
+    int64_t column = share.column + (STORERS == 32 ? 16 * at.warp : 0);
+    to.ld_bytes = ld * bytes;
+    to.first = base + (problem + share.row) * bytes + column * to.ld_bytes;
+    to.rows = inside(gemm->m - share.row);
+    to.columns = inside(gemm->n - column);
+    to.aligned = ((uintptr_t)to.first | (uint64_t)to.ld_bytes) % 16 == 0;
+    return to;
+}
+
+/* The same as the copy engine is told of it, in D or among the partial sums. */
+typedef struct place_of_tile {
+    int m;
+    int n;
+    int problem; /* or the part, counted through all problems */
+} place_of_tile;
+
+static __device__ inline place_of_tile place_of_share(const gemm_arguments *gemm, block_share share, standing at)
+{
+    place_of_tile tile;
+    tile.m = (int)share.row;
+    tile.n = (int)share.column + (STORERS == 32 ? 16 * at.warp : 0);
+    tile.problem = gemm->stride_d != 0 ? (int)share.problem : 0;
+    if (gemm->partials) {
+        tile.problem = (int)share.problem * gemm->parts + share.part;
+    }
+    return tile;
+}
+
+/* Bytes of an element of D, or of the sums that are stored instead. */
+static __device__ inline int result_bytes(const gemm_arguments *gemm)
+{
+    int32_t type = gemm->epilogue.result_type;
+    if (gemm->partials || type == ELEMENT_F32 || type == ELEMENT_S32) {
+        return 4;
+    }
+    return type == ELEMENT_F16 || type == ELEMENT_BF16 ? 2 : 1;
+}
 
 static __device__ inline void copy_element(char *to, const unsigned char *from, int bytes)
 {
@@ -287,119 +369,189 @@ static __device__ inline void copy_element(char *to, const unsigned char *from, 
     }
 }
 
-/* The warps copy what lies inside, each a column of D at a time, neighbouring lanes neighbouring elements. */
-static __device__ inline void copy_out(standing at, const unsigned char *buffer, const destination *to, int width,
-                                       const gemm_arguments *gemm)
+/*
+ * Stores a buffer, whose first element is (m, n) of the tile and which holds `width` elements along m: eight lanes a
+ * column, a piece each; or neighbouring lanes neighbouring elements, where pieces do not begin at 16 bytes.
+ */
+static __device__ __forceinline__ void copy_out(standing at, const unsigned char *buffer, const destination *to, int m,
+                                                int n, int width, int bytes)
 {
-    for (int row = at.warp; row < BUFFER_ROWS && to->n + row < gemm->n; row += 4) {
-        char *column = to->base + (to->m + (to->n + row) * to->ld) * to->bytes;
-        for (int i = at.lane; i < width && to->m + i < gemm->m; i += 32) {
-            int byte = i * to->bytes;
-            copy_element(column + byte, buffer + piece_at(row, byte / 16) + byte % 16, to->bytes);
+    char *first = to->first + m * bytes + n * to->ld_bytes;
+    int rows = to->rows - m < width ? to->rows - m : width;
+    int columns = to->columns - n;
+    if (to->aligned && rows == width) {
+        int index = STORERS == 32 ? at.lane : at.thread;
+#pragma unroll
+        for (int row = 0; row < BUFFER_ROWS; row += STORERS / 8) {
+            int column = row + index / 8;
+            int piece = index % 8;
+            if (column < columns && piece * 16 < width * bytes) {
+                *(uint4 *)(first + column * to->ld_bytes + piece * 16) =
+                    *(const uint4 *)(buffer + piece_at(column, piece));
+            }
+        }
+        return;
+    }
+    for (int column = STORERS == 32 ? 0 : at.warp; column < BUFFER_ROWS && column < columns; column += STORERS / 32) {
+        for (int i = at.lane; i < rows; i += 32) {
+            int byte = i * bytes;
+            copy_element(first + column * to->ld_bytes + byte, buffer + piece_at(column, byte / 16) + byte % 16, bytes);
         }
     }
 }
 
-/* Sends a filled buffer on its way. */
-static __device__ inline void send(standing at, const tensor_gemm_arguments *arguments, const unsigned char *buffer,
-                                   const destination *to, int width, int consumer)
-{
-    fence_async_shared();
-    meet(consumer);
-    if (arguments->d_by_map) {
-        if (at.thread == 0) {
-            tensor_store(&arguments->d, buffer, (int)to->m, (int)to->n, (int)to->problem);
-            tensor_store_commit();
-        }
-    } else {
-        copy_out(at, buffer, to, width, &arguments->gemm);
-    }
-}
+/* Buffers that a consumer's results fill. */
+#define BUFFER_COUNT(bytes)                                                                                  \
+    (SWAPPED ? (WGMMA_N * (bytes) + ROW_BYTES - 1) / ROW_BYTES                                               \
+             : (64 * (bytes) + ROW_BYTES - 1) / ROW_BYTES * (WGMMA_N / BUFFER_ROWS))
 
-/* The next buffer in turn, once it has been read. */
-static __device__ inline unsigned char *next_buffer(standing at, shared_memory *shared, int consumer, uint32_t *stored)
+/* Waits until the buffer that is next in turn has been read: all but the last one sent have. */
+static __device__ inline void await_buffer(standing at, int consumer)
 {
-    if (at.thread == 0) {
+    if (at.thread % STORERS == 0) {
         tensor_store_wait_read(BUFFERS - 1);
     }
-    meet(consumer);
-    return shared->buffers[consumer][(*stored)++ % BUFFERS];
+    meet_storers(consumer);
 }
 
-/* share is the consumer's own. */
-static __device__ inline void store_tile(const tensor_gemm_arguments *arguments, shared_memory *shared,
-                                         block_share share, wgmma_sum sum[WGMMA_SUMS], int consumer, uint32_t *stored)
+/* Has the engine store a filled buffer at (m, n) of the tile. */
+static __device__ inline void send(standing at, const tensor_map *map, const unsigned char *buffer,
+                                   const place_of_tile *tile, int m, int n, int consumer)
 {
-    const gemm_arguments *gemm = &arguments->gemm;
-    standing at = standing_of_thread();
-    int32_t type = gemm->epilogue.result_type;
-    destination to;
-    to.m = share.row;
-    to.n = share.column;
-    to.problem = gemm->stride_d != 0 ? share.problem : 0;
-    to.ld = gemm->ldd;
-    to.bytes = type == ELEMENT_F32 || type == ELEMENT_S32 ? 4 : (type == ELEMENT_F16 || type == ELEMENT_BF16 ? 2 : 1);
-    to.base = (char *)gemm->d + share.problem * gemm->stride_d * to.bytes;
+    fence_async_shared();
+    meet_storers(consumer);
+    if (at.thread % STORERS == 0) {
+        tensor_store(map, buffer, tile->m + m, tile->n + n, tile->problem);
+        tensor_store_commit();
+    }
+}
 
+/* Brings results of so many bytes, a constant, through the buffers. */
+static __device__ __forceinline__ void store_values(standing at, const tensor_gemm_arguments *arguments,
+                                                    unsigned char (*buffers)[BUFFER_BYTES], block_share share,
+                                                    const float *value, int bytes, int consumer)
+{
+    const int along_row = 64 * bytes > ROW_BYTES ? 2 : 1; /* buffers side by side along m where rows run along m */
+    int32_t type = arguments->gemm.epilogue.result_type;
+    place_of_tile tile = place_of_share(&arguments->gemm, share, at);
+    destination to = destination_of(&arguments->gemm, share, at, bytes);
+#pragma unroll
+    for (int number = 0; number < BUFFER_COUNT(bytes); ++number) {
+        unsigned char *buffer = buffers[number % BUFFERS];
+        const int m = SWAPPED ? number * (ROW_BYTES / bytes) : number % along_row * (ROW_BYTES / bytes);
+        const int n = SWAPPED ? 0 : number / along_row * BUFFER_ROWS;
+        const int width = ROW_BYTES / bytes < TILE_M ? ROW_BYTES / bytes : (TILE_M < 64 || SWAPPED ? TILE_M : 64);
+        await_buffer(at, consumer);
+        if (bytes == 4) {
+            fill_32(at, buffer, value, SWAPPED ? m : n, number % 2);
+        } else if (bytes == 2) {
+            fill_16(at, buffer, value, SWAPPED ? m : n, type);
+        } else {
+            fill_8(at, buffer, value, SWAPPED ? m : n, type);
+        }
+        if (arguments->d_by_map) {
+            send(at, &arguments->d, buffer, &tile, m, n, consumer);
+        } else {
+            meet_storers(consumer);
+            copy_out(at, buffer, &to, m, n, width, bytes);
+        }
+    }
+}
+
+/* The sums become D's values, but for the rounding, where they are not with `plain`. Integers become f32 or stay. */
+static __device__ __forceinline__ void values_of_sums(standing at, const gemm_arguments *gemm, block_share share,
+                                                      wgmma_sum sum[WGMMA_SUMS], float value[WGMMA_SUMS],
+                                                      float *shared_bias, int consumer, int plain)
+{
 #if ELEMENT == ELEMENT_S8
-    /* Integers stay what they are, for s32 results; else they become f32 here. */
-    float value[WGMMA_SUMS];
-    int floats = !gemm->partials && type != ELEMENT_S32;
-    if (!gemm->partials && type == ELEMENT_S32) {
+    int floats = !gemm->partials && gemm->epilogue.result_type != ELEMENT_S32;
+    if (!plain && !floats) {
         finish_integers(at, sum, gemm, share);
     }
 #pragma unroll
     for (int i = 0; i < WGMMA_SUMS; ++i) {
         value[i] = floats ? (float)sum[i] : __int_as_float(sum[i]);
     }
-    if (floats) {
-        finish_values(at, value, gemm, share, shared->bias[consumer], consumer);
+    if (!plain && floats) {
+        finish_values(at, value, gemm, share, shared_bias, consumer);
     }
 #else
-    float *value = sum;
-    if (!gemm->partials) {
-        finish_values(at, value, gemm, share, shared->bias[consumer], consumer);
+#pragma unroll
+    for (int i = 0; i < WGMMA_SUMS; ++i) {
+        value[i] = sum[i];
+    }
+    if (!plain) {
+        finish_values(at, value, gemm, share, shared_bias, consumer);
     }
 #endif
-    if (gemm->partials) {
-        to.problem = share.problem * gemm->parts + share.part;
-        to.base = (char *)gemm->partials + to.problem * gemm->m * gemm->n * 4;
-        to.ld = gemm->m;
-        to.bytes = 4;
-    }
+}
 
-    if (to.bytes == 4) {
+/* ---- Storing while the next tile is multiplied ---- */
+
+#if STORES_LATE
+
+/* A tile that has been rounded to 16 bits, two in a word, and not been stored yet but for some buffers. */
+typedef struct late_tile {
+    uint32_t words[WGMMA_SUMS / 2];
+    place_of_tile place;
+    int next; /* the buffer to fill next; BUFFER_COUNT(2) when all is stored */
+} late_tile;
+
+static __device__ inline void round_tile(late_tile *late, const float value[WGMMA_SUMS], int32_t type)
+{
+    if (type == ELEMENT_BF16) {
 #pragma unroll
-        for (int part = 0; part < (SWAPPED ? WGMMA_N / 32 : 2 * WGMMA_N / BUFFER_ROWS); ++part) {
-            unsigned char *buffer = next_buffer(at, shared, consumer, stored);
-            fill_32(at, buffer, value, SWAPPED ? part * 32 : part / 2 * BUFFER_ROWS, part % 2);
-            destination here = to;
-            here.m += SWAPPED ? part * 32 : part % 2 * 32;
-            here.n += SWAPPED ? 0 : part / 2 * BUFFER_ROWS;
-            send(at, arguments, buffer, &here, 32, consumer);
+        for (int i = 0; i < WGMMA_SUMS / 2; ++i) {
+            late->words[i] = pack_bf16(value[2 * i], value[2 * i + 1]);
         }
-    } else if (to.bytes == 2) {
+    } else {
 #pragma unroll
-        for (int part = 0; part < (SWAPPED ? WGMMA_N / 64 : WGMMA_N / BUFFER_ROWS); ++part) {
-            unsigned char *buffer = next_buffer(at, shared, consumer, stored);
-            fill_16(at, buffer, value, part * (SWAPPED ? 64 : BUFFER_ROWS), type);
-            destination here = to;
-            here.m += SWAPPED ? part * 64 : 0;
-            here.n += SWAPPED ? 0 : part * BUFFER_ROWS;
-            send(at, arguments, buffer, &here, 64, consumer);
+        for (int i = 0; i < WGMMA_SUMS / 2; ++i) {
+            late->words[i] = pack_f16(value[2 * i], value[2 * i + 1]);
         }
+    }
+    late->next = 0;
+}
+
+/* Stores one more buffer, if there is one. */
+static __device__ inline void store_late(const tensor_gemm_arguments *arguments, shared_memory *shared, late_tile *late,
+                                         int consumer)
+{
+    if (late->next == BUFFER_COUNT(2)) {
+        return;
+    }
+    standing at = standing_of_thread();
+    unsigned char *buffer = shared->buffers[4 * consumer + at.warp][late->next % BUFFERS];
+    await_buffer(at, consumer);
+#pragma unroll
+    for (int number = 0; number < BUFFER_COUNT(2); ++number) {
+        if (number == late->next) {
+            fill_words(at, buffer, &late->words[number * 16]);
+        }
+    }
+    send(at, &arguments->d, buffer, &late->place, late->next * 64, 0, consumer);
+    ++late->next;
+}
+
+#endif
+
+/* ---- Storing at once ---- */
+
+/* share is the consumer's own. */
+static __device__ inline void store_tile(const tensor_gemm_arguments *arguments, shared_memory *shared,
+                                         block_share share, const float value[WGMMA_SUMS], int consumer)
+{
+    standing at = standing_of_thread();
+    int bytes = result_bytes(&arguments->gemm);
+    unsigned char(*buffers)[BUFFER_BYTES] = shared->buffers[STORERS == 32 ? 4 * consumer + at.warp : consumer];
+    if (bytes == 4) {
+        store_values(at, arguments, buffers, share, value, 4, consumer);
+    } else if (bytes == 2) {
+        store_values(at, arguments, buffers, share, value, 2, consumer);
     }
 #if ELEMENT == ELEMENT_S8 || ELEMENT == ELEMENT_E4M3 || ELEMENT == ELEMENT_E5M2
     else {
-#pragma unroll
-        for (int part = 0; part < (SWAPPED ? (WGMMA_N + 127) / 128 : WGMMA_N / BUFFER_ROWS); ++part) {
-            unsigned char *buffer = next_buffer(at, shared, consumer, stored);
-            fill_8(at, buffer, value, part * (SWAPPED ? 128 : BUFFER_ROWS), type);
-            destination here = to;
-            here.m += SWAPPED ? part * 128 : 0;
-            here.n += SWAPPED ? 0 : part * BUFFER_ROWS;
-            send(at, arguments, buffer, &here, SWAPPED ? (WGMMA_N < 128 ? WGMMA_N : 128) : 64, consumer);
-        }
+        store_values(at, arguments, buffers, share, value, 1, consumer);
     }
 #endif
 }
