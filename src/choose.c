@@ -107,8 +107,11 @@ static bool within_limits(const struct kernel *kernel, const struct problem *p)
 bool kernel_multiplies(const struct kernel *kernel, const struct device_traits *traits,
                        const struct problem *p)
 {
-    return kernel->operation == OPERATION_GEMM && has_types(kernel, p) && kernel_runs_on(kernel, traits) &&
-           has_layout(kernel, p) && within_limits(kernel, p) && is_aligned(kernel, p);
+    /* Rungs of the ladder know nothing of batches. */
+    bool product =
+        kernel->operation == OPERATION_GEMM || (kernel->operation == OPERATION_LADDER && p->batch == 1);
+    return product && has_types(kernel, p) && kernel_runs_on(kernel, traits) && has_layout(kernel, p) &&
+           within_limits(kernel, p) && is_aligned(kernel, p);
 }
 
 bool kernel_finishes(const struct kernel *kernel, const struct problem *p)
@@ -395,7 +398,7 @@ static void search_rows(struct search *search, const struct candidate *treated)
     }
     for (int i = 0; i < carat_catalog_count; i++) {
         const struct kernel *kernel = &carat_catalog[i];
-        if ((search->only && kernel != search->only) ||
+        if ((search->only && kernel != search->only) || kernel->operation != OPERATION_GEMM ||
             !kernel_multiplies(kernel, search->traits, &treated->product)) {
             continue;
         }

@@ -99,7 +99,7 @@ void plan_visit(const struct device_traits *traits, const struct problem *proble
 carat_status plan_of_candidate(const struct device_traits *traits, const struct problem *problem,
                                const struct candidate *candidate, struct plan *plan);
 
-/* Whether a row of OPERATION_GEMM multiplies the problem's A and B on the device as they are. */
+/* Whether a row of OPERATION_GEMM or a rung of the ladder multiplies the problem's A and B on the device as they are. */
 bool kernel_multiplies(const struct kernel *kernel, const struct device_traits *traits,
                        const struct problem *problem);
 

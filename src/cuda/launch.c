@@ -315,14 +315,7 @@ static carat_status row_check(struct cuda_device *device, const struct kernel *k
                               const struct problem *problem)
 {
     CARAT_TRY(cuda_kernel_check(&device->base, kernel));
-    bool suits;
-    if (kernel->operation == OPERATION_LADDER) {
-        suits = kernel->element == (int)problem->type_a && !problem->trans_a && !problem->trans_b &&
-                problem->batch == 1;
-    } else {
-        suits = kernel_multiplies(kernel, &device->base.traits, problem) && kernel_finishes(kernel, problem);
-    }
-    if (!suits) {
+    if (!kernel_multiplies(kernel, &device->base.traits, problem) || !kernel_finishes(kernel, problem)) {
         return fail(
             CARAT_UNSUPPORTED,
             "kernel %s alone does not multiply %s by %s to %s, op %c by op %c, k %" PRId64 ", lda %" PRId64
