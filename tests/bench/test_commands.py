@@ -452,7 +452,7 @@ class Script(Case):
         os.chmod(path, os.stat(path).st_mode | stat.S_IXUSR)
 
     def test_without_a_device(self):
-        self.assertIn("skipped: 14 steps", self.run_script(device=False))
+        self.assertIn("skipped: 15 steps", self.run_script(device=False))
         self.assertIn("skipped: 2 steps", self.run_script("--only", "check,bench", device=False))
 
     def test_steps_run_and_are_counted(self):
