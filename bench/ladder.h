@@ -1,5 +1,6 @@
 /*
- * ladder.h - the rungs: which kernels there are of a type, what each builds on, and what global traffic it has.
+ * ladder.h - the rungs: which kernels there are of a type, what each builds on, and what global traffic it
+ * has.
  */
 #ifndef CARAT_BENCH_LADDER_H
 #define CARAT_BENCH_LADDER_H
@@ -27,8 +28,8 @@ struct rungs {
 };
 
 /*
- * The library's own rung: the top one for types that have rungs on the tensor instructions (10 and up), else 9,
- * for the sums of fused multiply-adds.
+ * The library's own rung: the top one for types that have rungs on the tensor instructions (10 and up),
+ * else 9, for the sums of fused multiply-adds.
  */
 int library_rung(carat_type type);
 
@@ -49,12 +50,15 @@ int rung_base(int number);
  */
 double rung_traffic_bytes(int number, const struct kernel *kernel, int64_t m, int64_t n, int64_t k);
 
-/* "3 tiled" of rung 3's kernel ladder_3_tiled, from a line of what `carat ladder --json` writes; a peer has just its name. */
+/*
+ * "3 tiled" of rung 3's kernel ladder_3_tiled, from a line of what `carat ladder --json` writes; a peer has
+ * just its name.
+ */
 void rung_label(const json_t *result, char *label, size_t size);
 
 /*
- * The results in such a document as tables in Markdown, one a size, or only that size where it is not 0. False
- * where there are none.
+ * The results in such a document as tables in Markdown, one a size, or only that size where it is not 0.
+ * False where there are none.
  */
 bool ladder_tables(const json_t *document, int64_t size, FILE *to);
 

@@ -2,8 +2,8 @@
  * 10_mma_sync.cu - rung 10: the tensor instruction. A warp multiplies small matrices, not numbers.
  *
  * From here on elements are bf16 (or f16) and sums f32. One mma adds 16 x 16 times 16 x 8 to 16 x 8 sums that
- * lie spread over a warp's registers: 2048 multiply-adds, where an fma does 32. Everything else is known: tiles
- * come by cp.async, STAGES of them (rung 8), and a warp owns 64 x 64 of D, as in rung 9.
+ * lie spread over a warp's registers: 2048 multiply-adds, where an fma does 32. All else is known: tiles come
+ * by cp.async, STAGES of them (rung 8), and a warp owns 64 x 64 of D (rung 9).
  *
  *      block 128 x 128        warp 64 x 64                 one mma, its columns along m
  *      +------+------+        +--+--+--+--+--+--+--+--+          B, 16 n    A, 8 m       D
@@ -22,11 +22,12 @@
  * transposed. So neither is turned on the way to shared memory, and both come in 16-byte copies, where rung 8
  * had to copy B word by word.
  *
- *      a[k][m]   row k: 128 m and 8 more      Rows are 16 bytes longer than a multiple of 128, so that eight
- *      b[n][k]   row n:  64 k and 8 more      of them, 16 bytes of each, lie in 32 different banks.
+ *      a[k][m]   row k: 128 m and 8 more      Rows are 16 bytes longer than a multiple of 128, so that
+ *      b[n][k]   row n:  64 k and 8 more      eight of them, 16 bytes of each, lie in 32 different banks.
  *
- * Needs: sm_80; A and B, their columns and k aligned to 16 bytes. Limited by the instruction, which does not use all
- * of Hopper's unit, and by shared memory: the four warps read every word of a tile twice, by way of registers.
+ * Needs: sm_80; A and B, their columns and k aligned to 16 bytes. Limited by the instruction, which does not
+ * use all of Hopper's unit, and by shared memory: of the four warps, two read the same word, and every word
+ * goes by way of registers.
  */
 #include "kernel.h"
 #include "store.h"
@@ -65,8 +66,8 @@ static_assert(TILE_K % MMA_K == 0 && COLUMNS % 2 == 0, "ldmatrix reads 16 x 16")
 static __device__ inline int piece_bytes(int left) { return left >= PIECE ? 16 : left > 0 ? 2 * left : 0; }
 
 /*
- * Starts this thread's copies of a tile: `count` rows of `length` elements, ld apart in memory and pitch apart in
- * shared memory. Of them count_inside x length_inside lie in the matrix; the rest becomes zeros.
+ * Starts this thread's copies of a tile: `count` rows of `length` elements, ld apart in memory and pitch
+ * apart in shared memory. Of them count_inside x length_inside lie in the matrix; the rest becomes zeros.
  */
 static __device__ inline void copy_rows(element *to, int pitch, const element *from, int64_t ld, int count,
                                         int length, int count_inside, int length_inside)
@@ -174,7 +175,10 @@ KERNEL __launch_bounds__(THREADS_X, MIN_BLOCKS) KERNEL_NAME(const gemm_arguments
     }
     int reading = 0;
     for (int64_t k = 0; k < depth; k += TILE_K) {
-        /* Everybody's copies of this tile are there, and everybody has left the one before, whose place is next. */
+        /*
+         * Everybody's copies of this tile are there; and everybody has left the one before, whose place is
+         * next.
+         */
         copy_async_wait(STAGES - 2);
         __syncthreads();
         copy_tiles(&stages[reading == 0 ? STAGES - 1 : reading - 1], &next);

@@ -1,34 +1,35 @@
 /*
  * 11_wgmma.cu - rung 11: Hopper's tensor instruction, which reads its factors from shared memory by itself.
  *
- * Four warps, a warpgroup, start one wgmma together: 64 x 16 times 16 x TILE_M, 131072 multiply-adds with TILE_M
- * 128. No factor passes through registers, so no ldmatrix; and the instruction runs on its own while the warps do
- * other things, here start the copies of a later tile:
+ * Four warps, a warpgroup, start one wgmma together: 64 x 16 times 16 x TILE_M, with TILE_M 128 that is
+ * 131072 multiply-adds. No factor passes through registers, so there is no ldmatrix; and the instruction
+ * runs on its own while the warps do other things, here start the copies of a later tile:
  *
  *      warps        [start 0][copy 2 .....] wait |barrier| [start 1][copy 3 .....] wait |barrier| [start 2]
- *      tensor unit       [ products of tile 0 ]                 [ products of tile 1 ]                [ ...
+ *      tensor unit       [ products of tile 0 ]                 [ products of tile 1 ]               [ ...
  *
- * As in rung 10 it computes D transposed. Two warpgroups share a tile of 128 x 128: each takes 64 columns of D.
+ * As in rung 10 it computes D transposed. Two warpgroups share a tile of 128 x 128, each 64 columns of D.
  *
- * The instruction is told where a factor lies by a descriptor: an address and two distances. What lies there must be
- * rows of 128 bytes, eight of which are an atom of 1024. In an atom the eight 16-byte pieces of row r stand in
- * the order piece ^ r, the swizzle, so that neither a row nor a column of pieces meets in a bank:
+ * The instruction is told where a factor lies by a descriptor: an address and two distances. What lies there
+ * must be rows of 128 bytes, eight of which are an atom of 1024. In an atom the eight 16-byte pieces of row r
+ * stand in the order piece ^ r, the swizzle, so that neither a row of pieces nor a column meets in a bank:
  *
- *      row 0    0 1 2 3 4 5 6 7       B, along k    a row is 64 k of one n. Eight n make an atom; the next eight are
- *      row 1    1 0 3 2 5 4 7 6                     1024 bytes on (stride). The next 16 k: 32 bytes on.
- *      row 2    2 3 0 1 6 7 4 5
- *      row 3    3 2 1 0 7 6 5 4       A, along m    a row is 64 m of one k. Eight k make an atom; the next eight are
- *      row 4    4 5 6 7 0 1 2 3                     1024 bytes on (stride). 64 k are a box, and the next 64 m
- *      row 5    5 4 7 6 1 0 3 2                     another box, 8192 bytes on (leading). The next 16 k: two
- *      row 6    6 7 4 5 2 3 0 1                     atoms, 2048 bytes on.
- *      row 7    7 6 5 4 3 2 1 0
+ *      row 0   0 1 2 3 4 5 6 7     B, along k   A row is 64 k of one n. Eight n make an atom; the next eight
+ *      row 1   1 0 3 2 5 4 7 6                  are 1024 bytes on (stride). The next 16 k: 32 bytes on.
+ *      row 2   2 3 0 1 6 7 4 5
+ *      row 3   3 2 1 0 7 6 5 4     A, along m   A row is 64 m of one k. Eight k make an atom; the next eight
+ *      row 4   4 5 6 7 0 1 2 3                  are 1024 bytes on (stride). 64 k are a box; the next 64 m are
+ *      row 5   5 4 7 6 1 0 3 2                  the next box, 8192 bytes on (leading). The next 16 k: two
+ *      row 6   6 7 4 5 2 3 0 1                  atoms, 2048 bytes on.
+ *      row 7   7 6 5 4 3 2 1 0
  *
- * So both lie as in memory, and a copy is the same for both: rows of 128 bytes, eight threads a row, each 16 bytes
- * to place piece ^ r. The tensor unit sees shared memory by another way than threads do (the asynchronous
- * proxy): after a thread's copies have landed it says so with a fence.
+ * So both lie as in memory, and copies are the same for both: rows of 128 bytes, eight threads a row, each 16
+ * bytes to place piece ^ r. The tensor unit sees shared memory by another way than threads do (the
+ * asynchronous proxy): when a thread's copies have landed, it says so with a fence.
  *
- * Needs: sm_90a; A and B, their columns and k aligned to 16 bytes. Limited by shared memory, which is read once an
- * instruction and written once a tile, and by the wait before the barrier, which another block has to fill.
+ * Needs: sm_90a; A and B, their columns and k aligned to 16 bytes. Limited by shared memory, which every
+ * instruction reads and every copy writes, and by the wait before the barrier, which another block has to
+ * fill.
  */
 #include "kernel.h"
 #include "store.h"
@@ -49,8 +50,8 @@ static_assert(TILE_K % (THREADS_X / PIECES) == 0 && TILE_N % (THREADS_X / PIECES
 static __device__ inline int piece_bytes(int left) { return left >= PIECE ? 16 : left > 0 ? 2 * left : 0; }
 
 /*
- * Starts this thread's copies of `count` rows of 128 bytes, ld elements apart in memory. Of them count_inside x
- * length_inside elements lie in the matrix; the rest becomes zeros.
+ * Starts this thread's copies of `count` rows of 128 bytes, ld elements apart in memory. Of them
+ * count_inside x length_inside elements lie in the matrix; the rest becomes zeros.
  */
 static __device__ inline void copy_rows(element (*to)[BOX], const element *from, int64_t ld, int count,
                                         int count_inside, int length_inside)

@@ -1,32 +1,33 @@
 /*
  * 12_bulk_copy.cu - rung 12: one thread orders a whole box, the copy engine brings it, a barrier says when.
  *
- * Rung 11 needs 2048 copies of 16 bytes for a tile, an address and an edge to check for each. Here one instruction
- * of one thread copies a box of 64 x 64 or more: the host has described the matrix in a tensor map, so the engine
- * (TMA) counts the addresses, swizzles, and puts zeros beyond the edges.
+ * Rung 11 needs 2048 copies of 16 bytes for a tile, an address and an edge to check for each. Here one
+ * instruction of one thread copies a box of 64 x 64 or more: the host has described the matrix in a tensor
+ * map, so the engine (TMA) counts the addresses, swizzles, and puts zeros beyond the edges.
  *
- *                          A's tile: TILE_M / 64 boxes     B's tile: one box
- *        matrix            +------+------+                 +------+
- *        +----------+      |64 m  |64 m  |                 |64 k  |
- *        |  [box]   |      | x    | x    |                 | x    |       every row of a box 128 bytes, swizzled,
- *        |          |      |64 k  |64 k  |                 |TILE_N|       as rung 11 laid it out by hand
- *        +----------+      +------+------+                 +------+
+ *                          A's tile: TILE_M / 64 boxes    B's tile: one box
+ *        matrix            +------+------+                +------+
+ *        +----------+      |64 m  |64 m  |                |64 k  |         every row of a box 128 bytes,
+ *        |  [box]   |      | x    | x    |                | x    |         swizzled, as rung 11 laid it
+ *        |          |      |64 k  |64 k  |                |TILE_N|         out by hand
+ *        +----------+      +------+------+                +------+
  *
- * How does anybody know that a box has landed? An mbarrier in shared memory counts: the thread announces how many
- * bytes will come, the engine counts down what has come, and at zero the barrier's phase is over. Whoever waits for
- * it sees the bytes; no fence, no meeting of all threads. Phases are told apart by parity: a stage's first tile ends
- * phase 0, its second phase 1, its third phase 0 ...
+ * How does anybody know that a box has landed? An mbarrier in shared memory counts: the thread announces
+ * how many bytes will come, the engine counts down what has come, and at zero the barrier's phase is over.
+ * Whoever waits for it sees the bytes; no fence, no meeting of all threads. Phases are told apart by
+ * parity: a stage's first tile ends phase 0, its second phase 1, its third phase 0 again.
  *
  *      thread 0     order tile 2 |            order tile 3 |            order tile 4 |
- *      engine       ... [ tile 2 lands ......][ tile 3 lands ......][ tile 4 ...
+ *      engine       ... [tile 2 lands .......][tile 3 lands .......][tile 4 ...
  *      warps        [start 1] 0 done? |meet|  [start 2] 1 done? |meet|  [start 3] 2 done? |meet|
- *      tensor unit  [products of 0][products of 1    ][products of 2     ][products of 3  ...
+ *      tensor unit  [products of 0][products of 1    ][products of 2      ][products of 3  ...
  *
- * Products of a tile start while those of the tile before are still running, so the tensor unit need not stop. What is
- * left of the meeting of all threads is that a place may be filled anew only when both warpgroups have read it.
+ * Products of a tile start while those of the tile before are still running, so the tensor unit need not
+ * stop. What is left of the meeting of all threads: a stage may be filled anew only when both warpgroups
+ * have read it.
  *
- * Needs: sm_90a; maps of A and B, so bases and columns aligned to 16 bytes. Limited by shared memory, as rung 11;
- * and all warps still stop for each other once a tile.
+ * Needs: sm_90a; maps of A and B, so bases and columns aligned to 16 bytes. Limited by shared memory, as rung
+ * 11; and all warps still stop for each other once a tile.
  */
 #include "kernel.h"
 #include "store.h"

@@ -1,35 +1,35 @@
 /*
  * 13_warp_specialized.cu - rung 13: warps with one task each. One orders copies, the others multiply.
  *
- * In rung 12 everybody waits for everybody once a tile, only so that thread 0 may order the next. Here a warpgroup of
- * its own, the producer, does nothing but order tiles, and two consumers do nothing but multiply. They talk
- * through two barriers a stage and never meet:
+ * In rung 12 everybody waits for everybody once a tile, only so that thread 0 may order the next. Here a
+ * warpgroup of its own, the producer, does nothing but order tiles, and two consumers do nothing but
+ * multiply. They talk through two barriers a stage and never meet:
  *
- *                    full[s]: the tile has landed           producer    waits for empty, orders, announces bytes
- *      producer  ---------------------------->  consumers
- *                <----------------------------              consumers   wait for full, multiply, arrive at empty
- *                    empty[s]: its products are done                    of the tile before
+ *                 full[s]: the tile has landed        producer    waits for empty, orders, announces bytes
+ *      producer  ------------------------>  consumers
+ *                <------------------------            consumers   wait for full, multiply, then arrive at
+ *                 empty[s]: its products are done                 the empty of the tile before
  *
- *      producer     [order 4]   [order 5]   [order 6]   [order 7]          runs ahead, as far as there are stages
- *      consumer 0   [products 0][products 1][products 2][products 3]       the two need not keep step
+ *      producer     [order 4]   [order 5]   [order 6]   [order 7]       runs ahead, as far as stages go
+ *      consumer 0   [products 0][products 1][products 2][products 3]    the two need not keep step
  *      consumer 1     [products 0][products 1][products 2][products 3]
  *
  * Registers follow the work. A block begins with the same number for every thread, 168 of 65536 / 384; then
- * the producer gives back all but 40, and the consumers take 232 each. That pays for the second half of the idea:
- * a consumer can hold 64 x 256 sums, 128 a thread. So the block's tile is 256 x 128, and the instruction is
- * twice as wide: it reads (64 + 256) * 16 elements for 64 * 256 * 16 multiply-adds, five sixths of what rung 12
- * reads for each, and the tiles that are copied are three quarters.
+ * the producer gives back all but 40, and the consumers take 232 each. That pays for the second half of the
+ * idea: a consumer can hold 64 x 256 sums, 128 a thread. So the block's tile is 256 x 128, and the
+ * instruction twice as wide: it reads (64 + 256) * 16 elements for 64 * 256 * 16 multiply-adds, five sixths
+ * of what rung 12 reads for each, and the tiles that are copied are three quarters.
  *
- *        256 m                    A's tile, 4 boxes of 64 m x 64 k
+ *        256 m                    A's tile: 4 boxes of 64 m x 64 k
  *      +------------------+
- *      | consumer 0: 64 n |       B's tile, 128 n x 64 k in one box, of which a consumer takes half
+ *      | consumer 0: 64 n |       B's tile: one box of 128 n x 64 k, of which a consumer takes half
  *      +------------------+
  *      | consumer 1: 64 n |
  *      +------------------+
  *
- * Needs: sm_90a; maps of A and B, so bases and columns aligned to 16 bytes. Limited by the beginning and the end of a
- * block: it fills a multiprocessor alone, so the tensor unit has nothing to do while its first tiles come and while
- * its sums go out.
+ * Needs: sm_90a; maps of A and B, so bases and columns aligned to 16 bytes. Limited by the beginning and the
+ * end of a block: it fills a multiprocessor alone, so the tensor unit has nothing to do while its first tiles
+ * come and while its sums go out.
  */
 #include "kernel.h"
 #include "store.h"

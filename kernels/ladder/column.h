@@ -1,8 +1,9 @@
 /*
  * column.h - a lane's sums on their way to D.
  *
- * The tensor instructions leave a lane with pairs of neighbours along their own columns. Rungs 10 to 13 let those run
- * along m. Then a lane's pairs of one column of D are 8 rows apart, and two 16-bit results make one store:
+ * The tensor instructions leave a lane with pairs of neighbours along their own columns. Rungs 10 to 13 let
+ * those run along m. Then a lane's pairs of one column of D are 8 rows apart, and two 16-bit results make one
+ * store:
  *
  *      lane           0  0  1  1  2  2  3  3  0  0  1  1  2  2  3  3  0  0 ...
  *      column of D   |00 01|02 03|04 05|06 07|08 09|10 11|12 13|14 15|16 17|
@@ -31,7 +32,10 @@ static __device__ inline destination destination_of(const gemm_arguments *argume
     return to;
 }
 
-/* Stores a lane's part of column j: pair p is sum[4 * p] and sum[4 * p + 1], of rows i + 8 * p and the next one. */
+/*
+ * Stores a lane's part of column j: pair p, sum[4 * p] and sum[4 * p + 1], is of rows i + 8 * p and the
+ * next.
+ */
 static __device__ inline void store_column(const destination *to, int64_t i, int64_t j, const float *sum,
                                            int pairs)
 {

@@ -1,11 +1,11 @@
 /*
- * warpgroup.h - what rungs 11 to 13 share: how a pair of tiles lies in shared memory, how a warpgroup multiplies
- * it, and how its sums go to D. The picture is in 11_wgmma.cu.
+ * warpgroup.h - what rungs 11 to 13 share: how a pair of tiles lies in shared memory, how a warpgroup
+ * multiplies it, and how its sums go to D. The picture is in 11_wgmma.cu.
  */
 #ifndef CARAT_LADDER_WARPGROUP_H
 #define CARAT_LADDER_WARPGROUP_H
 
-/* The instruction computes D transposed, B^T times A^T: its rows are 64 columns of D, its columns TILE_M rows. */
+/* It computes D transposed, B^T times A^T: its rows are 64 columns of D, its columns TILE_M rows. */
 #define WGMMA_N TILE_M
 #define WGMMA_TYPE_A ELEMENT
 #define WGMMA_TYPE_B ELEMENT
@@ -36,8 +36,8 @@ static_assert(TILE_K == BOX && TILE_M % BOX == 0 && TILE_N % WGMMA_ROWS == 0, "t
 static_assert(sizeof(stage) % ATOM_BYTES == 0, "every stage begins with an atom");
 
 /*
- * Has the copy engine bring pair number `tile` of the block's share, counted at the barrier: rungs 12 and 13. One
- * thread calls this, when the stage is free.
+ * Has the copy engine bring pair number `tile` of the block's share, counted at the barrier: rungs 12 and
+ * 13. One thread calls this, when the stage is free.
  */
 static __device__ inline void order_tiles(stage *to, uint64_t *barrier,
                                           const tensor_gemm_arguments *arguments, block_share share, int tile)
@@ -52,8 +52,8 @@ static __device__ inline void order_tiles(stage *to, uint64_t *barrier,
 }
 
 /*
- * Starts the products of a stage for columns n .. n + 63 of the tile, as one group. They run on their own: nobody
- * may touch the sums, or overwrite the stage, before a wait says that they are done.
+ * Starts the products of a stage for columns n .. n + 63 of the tile, as one group. They run on their own:
+ * nobody may touch the sums, or overwrite the stage, before a wait says that they are done.
  */
 static __device__ inline void start_products(wgmma_sum sum[WGMMA_SUMS], const stage *from, int n)
 {
