@@ -264,7 +264,7 @@ class Frame(Case):
             ("--device is 'cuda:x', but should be auto", "--m", "3", "--device", "cuda:x"),
             ("--device is 'gpu', but should be auto", "--m", "3", "--device", "gpu"),
             ("--repeat is 0, but should be 1 or more", "--m", "3", "--repeat", "0"),
-            ("--type is 'fp8', but should be f32, f64, f16, bf16, s32, s8, e4m3 or e5m2", "--m=3", "--type=fp8"),
+            ("but should be f32, f64, f16, bf16, s32, s8, e4m3 or e5m2", "--m=3", "--type=fp8"),
             ("--type tf32 is f32 with --accuracy fast", "--m", 3, "--type", "tf32", "--accuracy", "strict"),
             ("--accuracy is 'best', but should be default|strict|fast", "--m", "3", "--accuracy", "best"),
             ("--bias is 'both', but should be none|row|column", "--m", "3", "--bias", "both"),
@@ -506,10 +506,9 @@ class Epilogues(Case):
         self.assertIn("check    passed, all", text)
         self.assertEqual(result.dtype.str, self.DTYPES[type_d])
         bias = precise(type_bias, bias).astype(float)
-        wanted = self.wanted(
-            precise(type_a, a).astype(float), precise(type_b, b).astype(float), precise(type_d, c).astype(float),
-            bias[:, None] if where == "row" else bias, 0.25, scales, activation,
-        )
+        bias = bias[:, None] if where == "row" else bias
+        a, b, c = (precise(*pair).astype(float) for pair in ((type_a, a), (type_b, b), (type_d, c)))
+        wanted = self.wanted(a, b, c, bias, 0.25, scales, activation)
         got = precise(type_d, result).astype(float)
         relative, absolute = {
             "f32": (2e-5, 2e-5), "f64": (1e-13, 1e-13), "f16": (2.0**-10, 2e-5), "bf16": (2.0**-7, 2e-5),
@@ -548,7 +547,8 @@ class Epilogues(Case):
             ("--type", "f64", "--bias", "row", "--activation", "gelu-tanh", "--beta", "2"),
         ):
             with self.subTest(arguments):
-                text = self.carat("gemm", "--m", 50, *arguments, "--check", "--repeat", 1, *self.device).stdout
+                arguments += ("--check", "--repeat", 1, *self.device)
+                text = self.carat("gemm", "--m", 50, *arguments).stdout
                 self.assertIn("check    passed, all 2500 entries", text)
 
     def test_the_formula_is_printed(self):
@@ -582,7 +582,8 @@ class Epilogues(Case):
         self.refused(f"{bias} has 4 numbers, but D has 3 columns", *with_bias, "column")
         self.refused(f"{bias} holds f32, but --bias-type is f16", *with_bias, "row", "--bias-type", "f16")
         square = self.save("square.npy", numpy.ones((2, 2), dtype="f4"))
-        self.refused("should be one row or one column", "gemm", half, half, "--bias", "row", "--bias-file", square)
+        with_square = ("--bias", "row", "--bias-file", square)
+        self.refused("should be one row or one column", "gemm", half, half, *with_square)
 
 
 class Formats(Case):
@@ -1050,7 +1051,8 @@ class StandinMeasuring(Measuring):
         # Stand-in devices have no cuBLAS.
         arguments = ("--device", "cuda", "--against", "none", "--size", 32, "--deepest", 0)
         rows = [line.split() for line in source("kernels/catalog.txt").splitlines()]
-        rows = [row for row in rows if len(row) > 3 and row[2] != "90a" and row[3] in ("OPERATION=GEMM", "OPERATION=LADDER")]
+        products = ("OPERATION=GEMM", "OPERATION=LADDER")
+        rows = [row for row in rows if len(row) > 3 and row[2] != "90a" and row[3] in products]
         for dtype, element, fast in (("f32", "F32", False), ("tf32", "F32", True), ("s8", "S8", False)):
             with self.subTest(dtype):
                 output = self.path(f"{dtype}.json")
