@@ -143,7 +143,7 @@ static double rough_share(const struct check_input *input, double k)
     if (problem->type_a == CARAT_F32 && fast) {
         return tf32_share(k, input->random);
     }
-    if (is_float8(problem->type_a) && input->tensor_unit && problem->accuracy != CARAT_ACCURACY_STRICT) {
+    if (is_float8(problem->type_a) && input->tensor_unit) {
         double run = fast ? k : fmin(k, FLOAT8_RUN);
         return float8_share(k, fmax(run, 1), input->random);
     }
