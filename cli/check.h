@@ -25,7 +25,7 @@ struct check_input {
     double scale_d;
     /* The input was drawn with mean 0: errors then grow as the square root of k and not as k. */
     bool random;
-    /* A tensor unit may have summed: the sums of 8-bit floats then have fewer bits than f32. */
+    /* A tensor unit may have summed: it cuts off, and the sums of 8-bit floats have fewer bits than f32. */
     bool tensor_unit;
 };
 
