@@ -302,6 +302,13 @@ static carat_status add_bias(struct job *job, const struct rectangle *d)
     return add_piece(job, MATRIX_BIAS, &whole);
 }
 
+/* Where a block's part of an operand begins: in a place, some panels along a column, or at a column. */
+static int panel_alignment(const struct job *job, const struct host_matrix *m)
+{
+    size_t bytes = (size_t)job->device->limits.panel_granule * m->extent.element_bytes | MOST_ALIGNMENT;
+    return (int)(bytes & (~bytes + 1));
+}
+
 /* The problem of one block, on the device's own leading dimensions. */
 static struct problem problem_of_block(const struct job *job, const struct block *block)
 {
@@ -321,9 +328,8 @@ static struct problem problem_of_block(const struct job *job, const struct block
     problem.stride_b = batched ? b->stride : 0;
     problem.stride_c = batched ? d->stride : 0;
     problem.stride_d = batched ? d->stride : 0;
-    /* Places begin as kernels want it, and so do the panels that a block begins with where columns do. */
-    problem.align_a = MOST_ALIGNMENT;
-    problem.align_b = MOST_ALIGNMENT;
+    problem.align_a = panel_alignment(job, a);
+    problem.align_b = panel_alignment(job, b);
     problem.stride_bias = batched ? job->matrices[MATRIX_BIAS].stride : 0;
     return problem;
 }
