@@ -252,9 +252,22 @@ __attribute__((format(printf, 2, 3))) static bool wrong(const struct kernel *row
     return false;
 }
 
-/* Whether all of D but its elements is as it was, and all elements hold what is expected. */
 typedef struct expected expect_function(const void *work, int64_t problem, int64_t i, int64_t j);
 
+/*
+ * Of a large D about so many elements are compared, others from case to case, and all along its edges: the
+ * reference takes most of the time, and a kernel that goes wrong does so in many elements.
+ */
+#define MOST_COMPARED 40000
+
+static bool is_compared(const struct matrix *d, int64_t problem, int64_t i, int64_t j)
+{
+    int64_t every = ceiling(d->rows * d->columns * d->batch, MOST_COMPARED);
+    bool edge = i == 0 || j == 0 || i == d->rows - 1 || j == d->columns - 1;
+    return edge || (i + j + problem + d->ld) % every == 0;
+}
+
+/* Whether all of D but its elements is as it was, and the elements compared hold what is expected. */
 static bool check_result(const struct kernel *row, const struct matrix *d, expect_function *expect,
                          const void *work)
 {
@@ -263,15 +276,19 @@ static bool check_result(const struct kernel *row, const struct matrix *d, expec
         for (int64_t j = 0; j < d->columns; ++j) {
             for (int64_t i = 0; i < d->rows; ++i) {
                 int64_t index = problem * d->stride + j * d->ld + i;
-                struct expected expected = expect(work, problem, i, j);
-                if (!expected_holds(&expected, d->type, d->buffer.at, index)) {
+                struct expected expected = {0, 0};
+                bool compared = is_compared(d, problem, i, j);
+                if (compared) {
+                    expected = expect(work, problem, i, j);
+                }
+                if (compared && !expected_holds(&expected, d->type, d->buffer.at, index)) {
                     return wrong(row,
                                  "element (%" PRId64 ", %" PRId64 ") of problem %" PRId64 " of %" PRId64
                                  " x %" PRId64 " is %.9Lg, not %.9Lg +- %.2Lg",
                                  i, j, problem, d->rows, d->columns,
                                  element_get(d->type, d->buffer.at, index), expected.value, expected.bound);
                 }
-                /* Seen and right: the rest must be as it was. */
+                /* The kernel may write it: the rest must be as it was. */
                 memcpy(d->buffer.at + (size_t)index * size, d->buffer.before + (size_t)index * size, size);
             }
         }
