@@ -122,13 +122,18 @@ static bool is_chosen(const struct plan *plan, const struct kernel *row)
     return false;
 }
 
+static void print_head(const char *what, bool measured)
+{
+    printf("\n%-30s %-12s %5s %8s %7s %9s %6s %9s\n", what, "tile", "parts", "blocks", "waves", "model us",
+           "peak", measured ? "us" : "");
+}
+
 /* Every row that can do it in its best way, cheapest first by the model; then those that cannot, and why. */
 static void print_candidates(const struct place *place, const struct plan *plan,
                              const struct candidate *candidates, int count, const char *layout,
                              const struct field *field, const struct result *results)
 {
-    printf("\n%-30s %-12s %5s %8s %7s %9s %6s %9s\n", "kernel, in its best way", "tile", "parts", "blocks",
-           "waves", "model us", "peak", results ? "us" : "");
+    print_head("kernel, in its best way", results != NULL);
     for (int i = 0; i < count; i++) {
         int at = results ? field_find(field, candidates[i].kernel->name) : -1;
         double measured = at >= 0 && results[at].outcome == OUTCOME_TIMED ? results[at].time_us : 0;
@@ -147,6 +152,67 @@ static void print_candidates(const struct place *place, const struct plan *plan,
             printf("%-30s %s\n", row->name, why);
         }
     }
+}
+
+/* All ways that the planner looks at. */
+struct ways {
+    struct candidate *items;
+    int64_t count;
+    int64_t room;
+    bool failed; /* no memory */
+};
+
+static void take_way(void *context, const struct candidate *candidate)
+{
+    struct ways *ways = context;
+    if (ways->count == ways->room) {
+        int64_t room = ways->room ? 2 * ways->room : 64;
+        struct candidate *items = realloc(ways->items, (size_t)room * sizeof(*items));
+        if (!items) {
+            ways->failed = true;
+            return;
+        }
+        ways->items = items;
+        ways->room = room;
+    }
+    ways->items[ways->count++] = *candidate;
+}
+
+/* By cycles, then in the order in which the planner looks at them. */
+static int by_cycles(const void *x, const void *y)
+{
+    const struct candidate *first = x;
+    const struct candidate *second = y;
+    int rows = (first->kernel > second->kernel) - (first->kernel < second->kernel);
+    int cycles = (first->cycles > second->cycles) - (first->cycles < second->cycles);
+    return cycles ? cycles : rows ? rows : first->parts - second->parts;
+}
+
+static bool is_plan(const struct plan *plan, const struct candidate *way)
+{
+    return is_chosen(plan, way->kernel) && way->parts == plan->parts && way->packs_a == plan->packs_a &&
+           way->packs_b == plan->packs_b && way->product.trans_a == plan->product.trans_a &&
+           way->product.trans_b == plan->product.trans_b;
+}
+
+/* The cheapest ways: rows, packings and parts each by themselves. */
+static carat_status explain_ways(const struct place *place, const struct plan *plan, int64_t most)
+{
+    struct ways ways = {0};
+    plan_visit(&place->device->traits, &plan->problem, take_way, &ways);
+    if (ways.failed) {
+        free(ways.items);
+        return fail(CARAT_OUT_OF_HOST_MEMORY, "no memory for more than %lld ways", (long long)ways.count);
+    }
+    qsort(ways.items, (size_t)ways.count, sizeof(*ways.items), by_cycles);
+    print_head("way, of any kernel", false);
+    for (int64_t i = 0; i < ways.count && i < most; i++) {
+        bool chosen = is_plan(plan, &ways.items[i]);
+        print_candidate(place, plan, &ways.items[i], chosen, ways.items[0].cycles, 0);
+    }
+    printf("%lld ways in all\n", (long long)ways.count);
+    free(ways.items);
+    return CARAT_OK;
 }
 
 /* Times the library's choice and every candidate. */
@@ -180,7 +246,8 @@ static carat_status explain_rows(struct field *field, const carat_gemm_problem *
     return CARAT_OK;
 }
 
-static carat_status explain(struct field *field, const carat_gemm_problem *problem, bool measure)
+static carat_status explain(struct field *field, const carat_gemm_problem *problem, bool measure,
+                            int64_t ways)
 {
     struct place *place = &field->stages[0].place;
     carat_plan *plan = NULL;
@@ -200,6 +267,9 @@ static carat_status explain(struct field *field, const carat_gemm_problem *probl
         status = candidates ? explain_rows(field, problem, &plan->plan, candidates, measure)
                             : fail(CARAT_OUT_OF_HOST_MEMORY, "no memory for the candidates");
         free(candidates);
+        if (status == CARAT_OK && ways > 0) {
+            status = explain_ways(place, &plan->plan, ways);
+        }
     }
     carat_plan_destroy(plan);
     return status;
@@ -216,6 +286,7 @@ int command_explain(int argc, char **argv)
     int64_t lda = 0, ldb = 0, ldd = 0;
     int bias = CARAT_BIAS_NONE;
     int activation = CARAT_ACTIVATION_NONE;
+    int64_t ways = 0;
     bool measure = false;
     const struct option options[] = {
         {.name = "--type",
@@ -265,6 +336,11 @@ int command_explain(int argc, char **argv)
          .target = &device,
          .value = "DEVICE",
          .help = "auto, cpu, cuda or cuda:N (auto)"},
+        {.name = "--ways",
+         .kind = OPTION_COUNT,
+         .target = &ways,
+         .value = "N",
+         .help = "also the N cheapest ways: each packing and number of parts of a kernel is one"},
         {.name = "--measure",
          .kind = OPTION_FLAG,
          .target = &measure,
@@ -327,7 +403,7 @@ int command_explain(int argc, char **argv)
         return command_failed(argv[0], "%s", carat_last_message());
     }
     exit_code = EXIT_OK;
-    if (explain(&field, &problem, measure) != CARAT_OK) {
+    if (explain(&field, &problem, measure, ways) != CARAT_OK) {
         exit_code = command_failed(argv[0], "%s", carat_last_message());
     }
     field_close(&field);

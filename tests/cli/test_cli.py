@@ -1121,6 +1121,12 @@ class StandinMeasuring(Measuring):
         _, table, _ = self.explain("--activation", "silu", "--type", "bf16", 32, 32, 65536)
         self.assertGreater(int(table[0][2]), 1)
         self.assertIn("parts added", " ".join(table[0]))
+        text = self.carat("explain", "--ways", 5, 64, 64, 4096).stdout
+        lines = text.split("way, of any kernel")[1].splitlines()
+        ways = [line.split() for line in lines[1:-1]]
+        self.assertEqual([words[7].rstrip(",;") for words in ways].index("chosen"), 0)
+        self.assertEqual(len({(words[0], words[2], " ".join(words[8:])) for words in ways}), 5)
+        self.assertGreater(int(lines[-1].split()[0]), 50)
         self.refused("is no element type", "explain", "--type-d", "f8", 3, 3, 3, code=2)
         self.environment["STANDIN_CAPABILITY"] = "75"
         _, table, refused = self.explain("--type", "bf16", 100, 100, 100)
