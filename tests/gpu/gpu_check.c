@@ -14,8 +14,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "crew.h"
 #include "guarded.h"
-#include "trial.h"
 
 static carat_context *context;
 static struct device *device;
@@ -551,6 +551,7 @@ static void check_streams(void)
         expect(lane_place(lanes[i], &trials[i]) == CARAT_OK, "matrices are made");
     }
     bool ran = true;
+    crew_watch(crew, &trials[0]);
     for (int round = 0; round < cases(20, 2); round++) {
         for (int i = 0; i < STREAMS; i++) {
             ran = ran && lane_run(lanes[i], lane_stream(lanes[i])) == CARAT_OK;
@@ -561,6 +562,7 @@ static void check_streams(void)
         expect_right(lanes[i], "on a stream of several", &trials[i]);
         lane_destroy(lanes[i]);
     }
+    crew_watch(crew, NULL);
     end_group("streams");
 }
 
@@ -568,6 +570,7 @@ static void check_graph(struct lane *lane, const struct trial *trial)
 {
     void *stream = lane_stream(lane);
     void *graph = NULL;
+    crew_watch(crew, trial);
     expect(lane_place(lane, trial) == CARAT_OK, "matrices are made");
     expect(lane_run(lane, stream) == CARAT_OK, "one call goes before the capture");
     expect(carat_synchronize(context, stream) == CARAT_OK, "the stream is idle");
@@ -581,6 +584,7 @@ static void check_graph(struct lane *lane, const struct trial *trial)
     }
     expect_right(lane, "replayed", trial);
     cuda_graph_destroy(device, graph);
+    crew_watch(crew, NULL);
 }
 
 static void check_graphs(void)
@@ -809,7 +813,7 @@ int main(int argc, char **argv)
         usage(stderr);
         return 2;
     }
-    trial_reference_work = option.reduced ? 5e4 : 4e5;
+    lane_reference_work = option.reduced ? 5e4 : 4e5;
     if (carat_context_create(CARAT_DEVICE_CUDA, 0, &context) != CARAT_OK) {
         printf("skipped: no CUDA device (%s)\n", carat_last_message());
         return 0;
@@ -820,7 +824,7 @@ int main(int argc, char **argv)
         printf("%s, compute capability %d.%d\n", info.name, info.compute_capability_major,
                info.compute_capability_minor);
     }
-    crew = crew_create(context, option.threads);
+    crew = crew_create(context, option.threads, cases(30, 300));
     if (!crew) {
         fprintf(stderr, "gpu_check: %s\n", carat_last_message());
         carat_context_destroy(context);

@@ -16,7 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "trial.h"
+#include "crew.h"
 
 static struct {
     double minutes;
@@ -141,8 +141,8 @@ int main(int argc, char **argv)
         printf("skipped: no CUDA device (%s)\n", carat_last_message());
         return 0;
     }
-    trial_reference_work = 2e5;
-    struct crew *crew = crew_create(context, option.threads);
+    lane_reference_work = 2e5;
+    struct crew *crew = crew_create(context, option.threads, 60);
     if (!crew) {
         fprintf(stderr, "gpu_stress: %s\n", carat_last_message());
         carat_context_destroy(context);

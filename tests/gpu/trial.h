@@ -1,10 +1,5 @@
 /*
- * trial.h - one product on a GPU, laid out among poison, run, and compared with a reference on the CPU; and the
- * threads that make many of them at once. What gpu_check and gpu_stress have in common.
- *
- * Everything that a trial's kernels must not read is NaN (of integers, -1): the gaps between columns and between
- * problems, the bytes around each matrix, D where it is not read, and the caller's workspace before each run.
- * Everything that they must not write is compared afterwards.
+ * trial.h - what the programs that check a GPU try: one product, and how it is to be run; and random ones.
  */
 #ifndef CARAT_TESTS_TRIAL_H
 #define CARAT_TESTS_TRIAL_H
@@ -12,8 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "context.h"
-#include "cuda/cuda.h"
+#include "catalog.h"
 #include "reference.h"
 
 /* ---- One product ---- */
@@ -51,6 +45,24 @@ struct trial {
     int64_t shift_d;
     int64_t shift_bias;
 };
+
+/* The stored matrices, before op. */
+static inline int64_t rows_of_a(const carat_gemm_problem *p)
+{
+    return p->op_a == CARAT_TRANSPOSE ? p->k : p->m;
+}
+static inline int64_t columns_of_a(const carat_gemm_problem *p)
+{
+    return p->op_a == CARAT_TRANSPOSE ? p->m : p->k;
+}
+static inline int64_t rows_of_b(const carat_gemm_problem *p)
+{
+    return p->op_b == CARAT_TRANSPOSE ? p->n : p->k;
+}
+static inline int64_t columns_of_b(const carat_gemm_problem *p)
+{
+    return p->op_b == CARAT_TRANSPOSE ? p->k : p->n;
+}
 
 /* A trial of column-major matrices tightly packed, with alpha 1 and beta 0. */
 struct trial trial_of(carat_type type_a, carat_type type_b, carat_type type_cd, int64_t m, int64_t n,
@@ -102,76 +114,5 @@ void trial_random_epilogue(struct random *random, struct trial *trial);
 
 /* All of that. */
 struct trial trial_random(struct random *random, const struct trial_limits *limits);
-
-/* ---- Running one ---- */
-
-/* What a thread runs trials with: a stream, memory, and what is in it. One trial at a time. */
-struct lane;
-
-struct lane *lane_create(carat_context *context);
-void lane_destroy(struct lane *lane);
-void *lane_stream(struct lane *lane);
-
-/* Lays out the trial's matrices and uploads them. */
-carat_status lane_place(struct lane *lane, const struct trial *trial);
-
-/* Puts the trial that was placed on a stream. May be repeated, also into a graph. */
-carat_status lane_run(struct lane *lane, void *stream);
-
-/* D and what is around it, as it was placed. */
-carat_status lane_restore(struct lane *lane);
-
-/* Where the placed matrices are, for other calls than the trial's own. */
-struct lane_pointers {
-    void *a;
-    void *b;
-    void *d;
-};
-struct lane_pointers lane_pointers(const struct lane *lane);
-
-/* Whether every byte is as it was placed. */
-bool lane_untouched(struct lane *lane, char *why, size_t why_size);
-
-/* Fetches D and compares it with the reference, and all else with what was there. */
-bool lane_compare(struct lane *lane, char *why, size_t why_size);
-
-enum outcome { OUTCOME_PASSED, OUTCOME_FAILED, OUTCOME_SKIPPED };
-
-/* Places, runs and compares; then runs again until there were `runs`, each to give the same bits. */
-enum outcome lane_try(struct lane *lane, const struct trial *trial, int runs, char *why, size_t why_size);
-
-/* ---- Many of them ---- */
-
-/* How thorough: multiply-adds of the reference for one trial, about. */
-extern double trial_reference_work;
-
-struct trial_tally {
-    int passed;
-    int failed;
-    int skipped;
-    int left_out; /* for want of time */
-};
-
-/* Makes trial number index; false where there is none of that number to be had. */
-typedef bool trial_maker(int64_t index, void *what, struct trial *trial);
-
-/* Threads with a lane each. */
-struct crew;
-
-struct crew *crew_create(carat_context *context, int threads);
-void crew_destroy(struct crew *crew);
-
-/*
- * Tries trials 0 to count - 1, several at once; prints the first failures. None is begun after the deadline (in
- * seconds of crew_seconds(); 0: never), or once the device is lost.
- */
-struct trial_tally crew_try(struct crew *crew, trial_maker *make, void *what, int64_t count, int runs,
-                            double deadline);
-
-/* The number of the first trial that failed last time; -1 where none did. */
-int64_t crew_first_failed(const struct crew *crew);
-
-/* Seconds since the program began to ask. */
-double crew_seconds(void);
 
 #endif

@@ -1,0 +1,706 @@
+/* lane.c - one trial at a time: see lane.h. */
+#include "lane.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "guarded.h"
+
+/* Bytes that are NaN in every floating type, and -1 in the integers. */
+#define POISON 0xff
+/* The addresses of matrices without a shift are multiples of this. */
+#define BASE 256
+
+double lane_reference_work = 2e6;
+
+/* ---- Memory ---- */
+
+enum region_name { REGION_A, REGION_B, REGION_C, REGION_BIAS, REGION_D, REGIONS };
+enum scalar_name { ALPHA, BETA, SCALE_A, SCALE_B, SCALE_D, SCALARS };
+
+/* Where one matrix stands among the lane's bytes. */
+struct region {
+    size_t at;      /* of the guard bytes before it */
+    size_t content; /* of its first element */
+    size_t bytes;   /* of its elements and the gaps between them */
+    size_t end;     /* past the guard bytes behind it */
+};
+
+/* A block that grows. */
+struct block {
+    unsigned char *bytes;
+    size_t size;
+};
+
+struct lane {
+    carat_context *context;
+    struct device *device;
+    void *stream;
+    struct trial trial; /* the one that was placed */
+    struct region regions[REGIONS];
+    struct block places[PLACE_COUNT]; /* what the calls see */
+    struct block picture;             /* what it should hold, D as it was before */
+    struct block now;                 /* what was fetched */
+    struct block first;               /* D of the first of several runs */
+    struct block workspace;
+    size_t workspace_used;
+    unsigned char *scalars_on_device; /* BASE bytes apart */
+    uint64_t scalars[SCALARS];
+    char how[512];           /* what the last plan said of itself */
+    int64_t special_rows[4]; /* of D, that NaN or infinity goes to; -1: none */
+    int64_t special_columns[4];
+};
+
+static size_t round_up(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
+
+static carat_status block_grow(struct lane *lane, enum place place, struct block *block, size_t size)
+{
+    if (block->size >= size) {
+        return CARAT_OK;
+    }
+    size = round_up(size + size / 4, (size_t)1 << 16);
+    if (place == PLACE_PAGEABLE) {
+        free(block->bytes);
+        block->bytes = malloc(size);
+        block->size = block->bytes ? size : 0;
+        return block->bytes ? CARAT_OK : CARAT_OUT_OF_HOST_MEMORY;
+    }
+    void *made = NULL;
+    carat_status status = carat_release(lane->context, block->bytes);
+    *block = (struct block){NULL, 0};
+    if (status == CARAT_OK) {
+        carat_memory kind = place == PLACE_PINNED ? CARAT_MEMORY_PINNED : CARAT_MEMORY_DEVICE;
+        status = carat_allocate(lane->context, kind, size, &made);
+    }
+    if (status == CARAT_OK) {
+        *block = (struct block){made, size};
+    }
+    return status;
+}
+
+struct lane *lane_create(carat_context *context)
+{
+    struct lane *lane = calloc(1, sizeof(*lane));
+    void *scalars = NULL;
+    if (!lane) {
+        return NULL;
+    }
+    lane->context = context;
+    lane->device = carat_context_device(context);
+    if (carat_stream_create(context, &lane->stream) != CARAT_OK ||
+        carat_allocate(context, CARAT_MEMORY_DEVICE, (size_t)SCALARS * BASE, &scalars) != CARAT_OK) {
+        lane_destroy(lane);
+        return NULL;
+    }
+    lane->scalars_on_device = scalars;
+    return lane;
+}
+
+void lane_destroy(struct lane *lane)
+{
+    if (!lane) {
+        return;
+    }
+    carat_release(lane->context, lane->places[PLACE_DEVICE].bytes);
+    carat_release(lane->context, lane->places[PLACE_PINNED].bytes);
+    carat_release(lane->context, lane->workspace.bytes);
+    carat_release(lane->context, lane->scalars_on_device);
+    carat_stream_destroy(lane->context, lane->stream);
+    free(lane->places[PLACE_PAGEABLE].bytes);
+    free(lane->picture.bytes);
+    free(lane->now.bytes);
+    free(lane->first.bytes);
+    free(lane);
+}
+
+void *lane_stream(struct lane *lane) { return lane->stream; }
+
+/* A region's content in the picture, and where the calls see it. */
+static void *picture_of(const struct lane *lane, enum region_name name)
+{
+    return lane->picture.bytes + lane->regions[name].content;
+}
+
+static void *pointer_to(const struct lane *lane, enum region_name name)
+{
+    return lane->places[lane->trial.place].bytes + lane->regions[name].content;
+}
+
+/* C is D where it has no place of its own. */
+static enum region_name region_of_c(const struct trial *trial) { return trial->own_c ? REGION_C : REGION_D; }
+
+/* ---- Placing ---- */
+
+/* Bytes from a matrix's first element to past its last, of all problems. */
+static size_t stored_bytes(const carat_gemm_problem *p, int64_t rows, int64_t columns, int64_t ld,
+                           int64_t stride, carat_type type)
+{
+    if (rows == 0 || columns == 0 || p->batch == 0) {
+        return 0;
+    }
+    int64_t last = element_index(p->order, rows - 1, columns - 1, ld) + (p->batch - 1) * stride;
+    return (size_t)(last + 1) * carat_type_size(type);
+}
+
+static int64_t bias_length(const carat_gemm_problem *p)
+{
+    return p->bias == CARAT_BIAS_NONE ? 0 : p->bias == CARAT_BIAS_PER_ROW ? p->m : p->n;
+}
+
+static void lay_out(struct lane *lane)
+{
+    const struct trial *trial = &lane->trial;
+    const carat_gemm_problem *p = &trial->problem;
+    size_t bytes_of_bias =
+        bias_length(p) && p->batch
+            ? (size_t)(bias_length(p) + (p->batch - 1) * p->stride_bias) * carat_type_size(p->type_bias)
+            : 0;
+    const size_t bytes[REGIONS] = {
+        [REGION_A] = stored_bytes(p, rows_of_a(p), columns_of_a(p), p->lda, p->stride_a, p->type_a),
+        [REGION_B] = stored_bytes(p, rows_of_b(p), columns_of_b(p), p->ldb, p->stride_b, p->type_b),
+        [REGION_C] = trial->own_c ? stored_bytes(p, p->m, p->n, p->ldc, p->stride_c, p->type_cd) : 0,
+        [REGION_BIAS] = bytes_of_bias,
+        [REGION_D] = stored_bytes(p, p->m, p->n, p->ldd, p->stride_d, p->type_cd),
+    };
+    const size_t shifts[REGIONS] = {
+        [REGION_A] = (size_t)trial->shift_a * carat_type_size(p->type_a),
+        [REGION_B] = (size_t)trial->shift_b * carat_type_size(p->type_b),
+        [REGION_C] = (size_t)trial->shift_c * carat_type_size(p->type_cd),
+        [REGION_BIAS] = (size_t)trial->shift_bias * carat_type_size(p->type_bias),
+        [REGION_D] = (size_t)trial->shift_d * carat_type_size(p->type_cd),
+    };
+    size_t at = 0;
+    for (int i = 0; i < REGIONS; i++) {
+        struct region *region = &lane->regions[i];
+        region->at = at;
+        region->content = at + GUARD_BYTES + shifts[i];
+        region->bytes = bytes[i];
+        region->end = at = round_up(region->content + bytes[i] + GUARD_BYTES, BASE);
+    }
+}
+
+static void fill(const carat_gemm_problem *p, void *matrix, carat_type type, int64_t rows, int64_t columns,
+                 int64_t ld, int64_t stride, struct random *random)
+{
+    bool column_major = p->order == CARAT_COLUMN_MAJOR;
+    int64_t along = column_major ? rows : columns;
+    int64_t across = column_major ? columns : rows;
+    for (int64_t index = 0; index < (stride == 0 ? 1 : p->batch); index++) {
+        for (int64_t j = 0; j < across; j++) {
+            for (int64_t i = 0; i < along; i++) {
+                element_random(type, matrix, index * stride + j * ld + i, random);
+            }
+        }
+    }
+}
+
+/* NaN or infinity in a few elements of A and B; keeps in mind which rows and columns of D have to do with them. */
+static void put_special(struct lane *lane, struct random *random)
+{
+    static const double values[] = {(double)NAN, (double)INFINITY, -(double)INFINITY};
+    const struct trial *trial = &lane->trial;
+    const carat_gemm_problem *p = &trial->problem;
+    for (int i = 0; i < 4; i++) {
+        lane->special_rows[i] = lane->special_columns[i] = -1;
+    }
+    bool integers = p->type_a == CARAT_S8 || p->type_a == CARAT_S32;
+    if (!trial->special || integers || p->m == 0 || p->n == 0 || p->k == 0 || p->batch == 0) {
+        return;
+    }
+    for (int64_t i = random_between(random, 0, 3); i < 4; i++) {
+        int64_t index = random_one_in(random, 2) ? 0 : random_between(random, 0, p->batch - 1);
+        int64_t l = random_one_in(random, 2) ? p->k - 1 : random_between(random, 0, p->k - 1);
+        long double value = values[random_between(random, 0, 2)];
+        if (random_one_in(random, 2)) {
+            int64_t row = random_between(random, 0, p->m - 1);
+            bool transposed = p->op_a == CARAT_TRANSPOSE;
+            int64_t at = element_index(p->order, transposed ? l : row, transposed ? row : l, p->lda);
+            element_set(p->type_a, picture_of(lane, REGION_A), index * p->stride_a + at, value);
+            lane->special_rows[i] = row;
+        } else {
+            int64_t column = random_between(random, 0, p->n - 1);
+            bool transposed = p->op_b == CARAT_TRANSPOSE;
+            int64_t at = element_index(p->order, transposed ? column : l, transposed ? l : column, p->ldb);
+            element_set(p->type_b, picture_of(lane, REGION_B), index * p->stride_b + at, value);
+            lane->special_columns[i] = column;
+        }
+    }
+}
+
+static void set_scalars(struct lane *lane)
+{
+    const struct trial *trial = &lane->trial;
+    carat_type scalar = carat_scalar_type(trial->problem.type_cd);
+    memset(lane->scalars, 0, sizeof(lane->scalars));
+    element_set(scalar, &lane->scalars[ALPHA], 0, trial->alpha);
+    element_set(scalar, &lane->scalars[BETA], 0, trial->beta);
+    element_set(CARAT_F32, &lane->scalars[SCALE_A], 0, trial->scale_a);
+    element_set(CARAT_F32, &lane->scalars[SCALE_B], 0, trial->scale_b);
+    element_set(CARAT_F32, &lane->scalars[SCALE_D], 0, trial->scale_d);
+}
+
+static carat_status upload_scalars(struct lane *lane)
+{
+    const struct trial *trial = &lane->trial;
+    for (int i = 0; i < SCALARS; i++) {
+        bool on_device = i >= SCALE_A ? trial->scales == SCALES_DEVICE : trial->scalars_on_device;
+        if (on_device) {
+            carat_status status = carat_copy(lane->context, lane->scalars_on_device + (size_t)i * BASE,
+                                             &lane->scalars[i], sizeof(lane->scalars[i]), lane->stream);
+            if (status != CARAT_OK) {
+                return status;
+            }
+        }
+    }
+    return CARAT_OK;
+}
+
+carat_status lane_place(struct lane *lane, const struct trial *trial)
+{
+    lane->trial = *trial;
+    const carat_gemm_problem *p = &trial->problem;
+    struct block *place = &lane->places[trial->place];
+    lay_out(lane);
+    size_t bytes = lane->regions[REGIONS - 1].end;
+    carat_status status = block_grow(lane, PLACE_PAGEABLE, &lane->picture, bytes);
+    status = status == CARAT_OK ? block_grow(lane, PLACE_PAGEABLE, &lane->now, bytes) : status;
+    status = status == CARAT_OK ? block_grow(lane, trial->place, place, bytes) : status;
+    if (status != CARAT_OK) {
+        return status;
+    }
+    struct random random = {trial->seed};
+    memset(lane->picture.bytes, POISON, bytes);
+    if (trial->alpha != 0) { /* else nothing reads them */
+        fill(p, picture_of(lane, REGION_A), p->type_a, rows_of_a(p), columns_of_a(p), p->lda, p->stride_a,
+             &random);
+        fill(p, picture_of(lane, REGION_B), p->type_b, rows_of_b(p), columns_of_b(p), p->ldb, p->stride_b,
+             &random);
+    }
+    put_special(lane, &random);
+    if (trial->beta != 0) {
+        fill(p, picture_of(lane, region_of_c(trial)), p->type_cd, p->m, p->n, p->ldc, p->stride_c, &random);
+    }
+    for (int64_t index = 0; index < (p->stride_bias == 0 ? 1 : p->batch); index++) {
+        for (int64_t i = 0; i < bias_length(p); i++) {
+            element_random(p->type_bias, picture_of(lane, REGION_BIAS), index * p->stride_bias + i, &random);
+        }
+    }
+    set_scalars(lane);
+    status = upload_scalars(lane);
+    return status == CARAT_OK
+               ? carat_copy(lane->context, place->bytes, lane->picture.bytes, bytes, lane->stream)
+               : status;
+}
+
+carat_status lane_restore(struct lane *lane)
+{
+    const struct region *d = &lane->regions[REGION_D];
+    return carat_copy(lane->context, lane->places[lane->trial.place].bytes + d->at,
+                      lane->picture.bytes + d->at, d->end - d->at, lane->stream);
+}
+
+/* ---- Running ---- */
+
+/* Workspace of that size, all poison, with guard bytes behind it. */
+static carat_status poison_workspace(struct lane *lane, size_t bytes, void *stream, carat_run *run)
+{
+    lane->workspace_used = bytes;
+    carat_status status = block_grow(lane, PLACE_DEVICE, &lane->workspace, bytes + GUARD_BYTES);
+    if (status == CARAT_OK) {
+        status = cuda_memset(lane->device, lane->workspace.bytes, POISON, bytes + GUARD_BYTES, stream);
+    }
+    run->workspace = lane->workspace.bytes;
+    run->workspace_bytes = bytes;
+    return status;
+}
+
+/* The operands of the trial in canonical order. */
+static carat_status operands_of(const struct lane *lane, const void *alpha, const void *beta, const void *c,
+                                const carat_run *run, struct problem *problem, struct operands *operands)
+{
+    carat_status status = problem_check(&lane->trial.problem, problem);
+    return status == CARAT_OK
+               ? problem_operands(problem, alpha, pointer_to(lane, REGION_A), pointer_to(lane, REGION_B),
+                                  beta, c, pointer_to(lane, REGION_D), run, operands)
+               : status;
+}
+
+/* Of the ways to compute a problem, number `wanted` of those by a row (NULL: by any). */
+struct pick {
+    const struct kernel *row;
+    int64_t wanted;
+    int64_t count;
+    struct candidate picked;
+};
+
+static void visit(void *context, const struct candidate *candidate)
+{
+    struct pick *pick = context;
+    if (pick->row && candidate->kernel != pick->row) {
+        return;
+    }
+    if (pick->count++ == pick->wanted) {
+        pick->picked = *candidate;
+    }
+}
+
+static carat_status choose_any(const struct lane *lane, const struct problem *problem, struct plan *plan)
+{
+    const struct device_traits *traits = &lane->device->traits;
+    struct pick pick = {.row = lane->trial.row, .wanted = -1};
+    plan_visit(traits, problem, visit, &pick);
+    if (pick.count == 0) {
+        return CARAT_UNSUPPORTED;
+    }
+    pick.wanted = (int64_t)(lane->trial.seed % (uint64_t)pick.count);
+    pick.count = 0;
+    plan_visit(traits, problem, visit, &pick);
+    return plan_of_candidate(traits, problem, &pick.picked, plan);
+}
+
+/* Runs a plan that is not the library's choice. */
+static carat_status run_forced(struct lane *lane, struct problem *problem, const struct operands *operands,
+                               carat_run *run)
+{
+    struct plan plan;
+    if (problem_is_empty(problem)) {
+        return CARAT_OK;
+    }
+    problem_note_addresses(problem, pointer_to(lane, REGION_A), pointer_to(lane, REGION_B));
+    carat_status status = lane->trial.way == WAY_PACKED
+                              ? plan_choose_packed(&lane->device->traits, problem, &plan)
+                              : choose_any(lane, problem, &plan);
+    if (status != CARAT_OK) {
+        return status;
+    }
+    snprintf(lane->how, sizeof(lane->how), "%s", plan.explanation);
+    if (lane->trial.own_workspace && lane->trial.place == PLACE_DEVICE) {
+        status = poison_workspace(lane, plan.workspace_bytes, run->stream, run);
+    }
+    return status == CARAT_OK ? lane->device->functions->gemm(lane->device, &plan, operands, run) : status;
+}
+
+static carat_status run_planned(struct lane *lane, const void *alpha, const void *beta, const void *c,
+                                carat_run *run)
+{
+    carat_plan *plan;
+    carat_status status = carat_plan_create(lane->context, &lane->trial.problem, &plan);
+    if (status == CARAT_OK) {
+        snprintf(lane->how, sizeof(lane->how), "%s", carat_plan_explain(plan));
+        status = poison_workspace(lane, carat_plan_workspace(plan), run->stream, run);
+    }
+    if (status == CARAT_OK) {
+        status = carat_plan_run(plan, alpha, pointer_to(lane, REGION_A), pointer_to(lane, REGION_B), beta, c,
+                                pointer_to(lane, REGION_D), run);
+    }
+    carat_plan_destroy(plan);
+    return status;
+}
+
+carat_status lane_run(struct lane *lane, void *stream)
+{
+    const struct trial *trial = &lane->trial;
+    const void *scalars[SCALARS];
+    for (int i = 0; i < SCALARS; i++) {
+        bool on_device = i >= SCALE_A ? trial->scales == SCALES_DEVICE : trial->scalars_on_device;
+        scalars[i] = on_device ? (const void *)(lane->scalars_on_device + (size_t)i * BASE)
+                               : (const void *)&lane->scalars[i];
+    }
+    bool scaled = trial->scales != SCALES_NONE;
+    carat_run run = {
+        .stream = stream,
+        .bias = trial->problem.bias != CARAT_BIAS_NONE ? pointer_to(lane, REGION_BIAS) : NULL,
+        .scale_a = scaled ? scalars[SCALE_A] : NULL,
+        .scale_b = scaled ? scalars[SCALE_B] : NULL,
+        .scale_d = scaled ? scalars[SCALE_D] : NULL,
+    };
+    /* A C that is not read: NaN all over, or no C at all. */
+    bool no_c = trial->beta == 0 && !trial->scalars_on_device && trial->seed % 2 == 0;
+    const void *c = no_c ? NULL : pointer_to(lane, region_of_c(trial));
+    lane->workspace_used = 0;
+    lane->how[0] = 0;
+    if (trial->way == WAY_LIBRARY) {
+        return trial->own_workspace && trial->place == PLACE_DEVICE
+                   ? run_planned(lane, scalars[ALPHA], scalars[BETA], c, &run)
+                   : carat_gemm(lane->context, &trial->problem, scalars[ALPHA], pointer_to(lane, REGION_A),
+                                pointer_to(lane, REGION_B), scalars[BETA], c, pointer_to(lane, REGION_D),
+                                &run);
+    }
+    struct problem problem;
+    struct operands operands;
+    carat_status status = operands_of(lane, scalars[ALPHA], scalars[BETA], c, &run, &problem, &operands);
+    if (status != CARAT_OK) {
+        return status;
+    }
+    return trial->way == WAY_ROW ? cuda_gemm_with(lane->device, trial->row, &problem, &operands, stream)
+                                 : run_forced(lane, &problem, &operands, &run);
+}
+
+/* ---- Comparing ---- */
+
+/* Positions along one dimension of D: all of them, or its ends, edges of tiles, and one of each strip between. */
+struct positions {
+    int64_t at[400];
+    int64_t count; /* where all: the length */
+    bool all;
+};
+
+enum { MOST_POSITIONS = sizeof(((struct positions *)0)->at) / sizeof(int64_t) };
+
+static int64_t position(const struct positions *positions, int64_t i)
+{
+    return positions->all ? i : positions->at[i];
+}
+
+static void add_position(struct positions *positions, int64_t at, int64_t length)
+{
+    if (at >= 0 && at < length && positions->count < MOST_POSITIONS) {
+        positions->at[positions->count++] = at;
+    }
+}
+
+static void choose_positions(int64_t length, int64_t wanted, const int64_t *special, struct random *random,
+                             struct positions *positions)
+{
+    positions->count = 0;
+    positions->all = length <= wanted;
+    if (positions->all) {
+        positions->count = length;
+        return;
+    }
+    for (int i = 0; i < 4; i++) {
+        add_position(positions, special[i], length);
+    }
+    add_position(positions, 0, length);
+    add_position(positions, length - 1, length);
+    int64_t strips = wanted > 16 ? wanted / 2 : wanted - 4;
+    int64_t edges = (wanted - strips) / 2;
+    for (int64_t i = 0; i < edges && length > 64; i++) { /* the sides of tiles are multiples of 64, mostly */
+        int64_t edge = 64 * random_between(random, 1, length / 64);
+        add_position(positions, edge - 1, length);
+        add_position(positions, edge, length);
+    }
+    for (int64_t i = 0; i < strips; i++) {
+        int64_t begin = length * i / strips;
+        int64_t end = length * (i + 1) / strips;
+        add_position(positions, random_between(random, begin, end - 1), length);
+    }
+}
+
+/* Compares elements of D of one problem of the batch. */
+static bool compare_problem(const struct lane *lane, int64_t index, const struct positions *rows,
+                            const struct positions *columns, char *why, size_t why_size)
+{
+    const struct trial *trial = &lane->trial;
+    const carat_gemm_problem *p = &trial->problem;
+    const void *d = lane->now.bytes + lane->regions[REGION_D].content;
+    bool scaled = trial->scales != SCALES_NONE;
+    const carat_run extras = {
+        .bias = picture_of(lane, REGION_BIAS),
+        .scale_a = scaled ? (const float *)&lane->scalars[SCALE_A] : NULL,
+        .scale_b = scaled ? (const float *)&lane->scalars[SCALE_B] : NULL,
+        .scale_d = scaled ? (const float *)&lane->scalars[SCALE_D] : NULL,
+    };
+    for (int64_t j = 0; j < columns->count; j++) {
+        for (int64_t i = 0; i < rows->count; i++) {
+            int64_t row = position(rows, i);
+            int64_t column = position(columns, j);
+            struct expected expected = reference_gemm(
+                p, &lane->scalars[ALPHA], picture_of(lane, REGION_A), picture_of(lane, REGION_B),
+                &lane->scalars[BETA], picture_of(lane, region_of_c(trial)), &extras, index, row, column);
+            int64_t at = index * p->stride_d + element_index(p->order, row, column, p->ldd);
+            if (!expected_holds(&expected, p->type_cd, d, at)) {
+                snprintf(why, why_size,
+                         "D(%" PRId64 ", %" PRId64 ") of problem %" PRId64
+                         " is %.17Lg, not %.17Lg within %.3Lg",
+                         row, column, index, element_get(p->type_cd, d, at), expected.value, expected.bound);
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
+/* Takes the elements of D out of what was fetched, so that what is left must be as it was. */
+static void put_back(struct lane *lane)
+{
+    const carat_gemm_problem *p = &lane->trial.problem;
+    bool column_major = p->order == CARAT_COLUMN_MAJOR;
+    size_t size = carat_type_size(p->type_cd);
+    size_t along = (size_t)(column_major ? p->m : p->n) * size;
+    int64_t across = column_major ? p->n : p->m;
+    for (int64_t index = 0; index < p->batch && along > 0; index++) {
+        for (int64_t j = 0; j < across; j++) {
+            size_t at = lane->regions[REGION_D].content + (size_t)(index * p->stride_d + j * p->ldd) * size;
+            memcpy(lane->now.bytes + at, lane->picture.bytes + at, along);
+        }
+    }
+}
+
+/* Fetches D, and, where that is little, all the rest. Returns from where on. */
+static carat_status fetch(struct lane *lane, size_t *from)
+{
+    size_t end = lane->regions[REGION_D].end;
+    *from = end < (size_t)4 << 20 ? 0 : lane->regions[REGION_D].at;
+    carat_status status =
+        carat_copy(lane->context, lane->now.bytes + *from, lane->places[lane->trial.place].bytes + *from,
+                   end - *from, lane->stream);
+    return status == CARAT_OK ? carat_synchronize(lane->context, lane->stream) : status;
+}
+
+static bool workspace_guarded(struct lane *lane)
+{
+    unsigned char behind[GUARD_BYTES];
+    if (lane->workspace_used == 0) {
+        return true;
+    }
+    if (carat_copy(lane->context, behind, lane->workspace.bytes + lane->workspace_used, GUARD_BYTES,
+                   lane->stream) != CARAT_OK ||
+        carat_synchronize(lane->context, lane->stream) != CARAT_OK) {
+        return false;
+    }
+    for (int i = 0; i < GUARD_BYTES; i++) {
+        if (behind[i] != POISON) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Whether what was fetched is what was placed. */
+static bool as_placed(const struct lane *lane, size_t from, char *why, size_t why_size)
+{
+    static const char *const names[REGIONS] = {"A", "B", "C", "the bias", "D"};
+    size_t end = lane->regions[REGION_D].end;
+    if (memcmp(lane->now.bytes + from, lane->picture.bytes + from, end - from) == 0) {
+        return true;
+    }
+    size_t at = from;
+    while (lane->now.bytes[at] == lane->picture.bytes[at]) {
+        at++;
+    }
+    int region = 0;
+    while (at >= lane->regions[region].end) {
+        region++;
+    }
+    snprintf(why, why_size, "a byte was written that is no element of D's, %" PRId64 " from the begin of %s",
+             (int64_t)at - (int64_t)lane->regions[region].content, names[region]);
+    return false;
+}
+
+const char *lane_how(const struct lane *lane) { return lane->how; }
+
+struct lane_pointers lane_pointers(const struct lane *lane)
+{
+    return (struct lane_pointers){pointer_to(lane, REGION_A), pointer_to(lane, REGION_B),
+                                  pointer_to(lane, REGION_D)};
+}
+
+bool lane_untouched(struct lane *lane, char *why, size_t why_size)
+{
+    size_t from;
+    return fetch(lane, &from) == CARAT_OK && as_placed(lane, from, why, why_size);
+}
+
+/* Compares what was fetched. */
+static bool compare_fetched(struct lane *lane, size_t from, char *why, size_t why_size)
+{
+    const carat_gemm_problem *p = &lane->trial.problem;
+    struct random random = {lane->trial.seed + 1};
+    int64_t problems = p->batch < 4 ? p->batch : 4;
+    double budget = lane_reference_work / (double)(problems ? problems : 1) / (double)(p->k + 8);
+    int64_t side = budget > 64 ? (int64_t)sqrt(budget) : 8;
+    side = side < MOST_POSITIONS / 2 ? side : MOST_POSITIONS / 2;
+    struct positions rows;
+    struct positions columns;
+    /* What the shorter side of D leaves over of the budget goes to the longer one. */
+    int64_t wanted_rows = p->n < side && p->n > 0 ? (int64_t)(budget / (double)p->n) : side;
+    int64_t wanted_columns = p->m < side && p->m > 0 ? (int64_t)(budget / (double)p->m) : side;
+    wanted_rows = wanted_rows < 8 ? 8 : wanted_rows;
+    wanted_columns = wanted_columns < 8 ? 8 : wanted_columns;
+    if (p->m > wanted_rows && wanted_rows > MOST_POSITIONS / 2) {
+        wanted_rows = MOST_POSITIONS / 2;
+    }
+    if (p->n > wanted_columns && wanted_columns > MOST_POSITIONS / 2) {
+        wanted_columns = MOST_POSITIONS / 2;
+    }
+    for (int64_t i = 0; i < problems; i++) {
+        int64_t index = p->batch <= 4 ? i
+                        : i == 0      ? 0
+                        : i == 1      ? p->batch - 1
+                                      : random_between(&random, 1, p->batch - 2);
+        choose_positions(p->m, wanted_rows, lane->special_rows, &random, &rows);
+        choose_positions(p->n, wanted_columns, lane->special_columns, &random, &columns);
+        if (!compare_problem(lane, index, &rows, &columns, why, why_size)) {
+            return false;
+        }
+    }
+    put_back(lane);
+    if (!as_placed(lane, from, why, why_size)) {
+        return false;
+    }
+    if (!workspace_guarded(lane)) {
+        snprintf(why, why_size, "bytes behind the workspace of %zu bytes were written", lane->workspace_used);
+        return false;
+    }
+    return true;
+}
+
+bool lane_compare(struct lane *lane, char *why, size_t why_size)
+{
+    size_t from;
+    if (fetch(lane, &from) != CARAT_OK) {
+        snprintf(why, why_size, "D could not be fetched: %s", carat_last_message());
+        return false;
+    }
+    return compare_fetched(lane, from, why, why_size);
+}
+
+/* Runs the placed trial again and again; D's bits, as first fetched, must come each time. */
+static bool same_bits(struct lane *lane, int runs, char *why, size_t why_size)
+{
+    const struct region *d = &lane->regions[REGION_D];
+    size_t from;
+    if (block_grow(lane, PLACE_PAGEABLE, &lane->first, d->end - d->at) != CARAT_OK) {
+        snprintf(why, why_size, "no memory to compare runs");
+        return false;
+    }
+    memcpy(lane->first.bytes, lane->now.bytes + d->at, d->end - d->at);
+    for (int run = 1; run < runs; run++) {
+        if (lane_restore(lane) != CARAT_OK || lane_run(lane, lane->stream) != CARAT_OK ||
+            fetch(lane, &from) != CARAT_OK) {
+            snprintf(why, why_size, "run %d: %s", run + 1, carat_last_message());
+            return false;
+        }
+        if (memcmp(lane->first.bytes, lane->now.bytes + d->at, d->end - d->at) != 0) {
+            snprintf(why, why_size, "run %d gave other bits than the first", run + 1);
+            return false;
+        }
+    }
+    return true;
+}
+
+enum outcome lane_try(struct lane *lane, const struct trial *trial, int runs, char *why, size_t why_size)
+{
+    size_t from = 0;
+    carat_status status = lane_place(lane, trial);
+    if (status == CARAT_OK) {
+        status = lane_run(lane, lane->stream);
+        if (status == CARAT_UNSUPPORTED && trial->way != WAY_LIBRARY) {
+            snprintf(why, why_size, "%s", carat_last_message());
+            return OUTCOME_SKIPPED;
+        }
+    }
+    status = status == CARAT_OK ? fetch(lane, &from) : status;
+    if (status != CARAT_OK) {
+        snprintf(why, why_size, "%s: %s", carat_status_name(status), carat_last_message());
+    } else if (same_bits(lane, runs, why, why_size) && compare_fetched(lane, from, why, why_size)) {
+        return OUTCOME_PASSED;
+    }
+    size_t said = strlen(why);
+    snprintf(why + said, why_size - said, "%s%s", lane->how[0] ? " | " : "", lane->how);
+    return OUTCOME_FAILED;
+}
