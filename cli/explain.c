@@ -131,12 +131,13 @@ static void print_head(const char *what, bool measured)
 /* Every row that can do it in its best way, cheapest first by the model; then those that cannot, and why. */
 static void print_candidates(const struct place *place, const struct plan *plan,
                              const struct candidate *candidates, int count, const char *layout,
-                             const struct field *field, const struct result *results)
+                             const struct result *results)
 {
     print_head("kernel, in its best way", results != NULL);
     for (int i = 0; i < count; i++) {
-        int at = results ? field_find(field, candidates[i].kernel->name) : -1;
-        double measured = at >= 0 && results[at].outcome == OUTCOME_TIMED ? results[at].time_us : 0;
+        /* The first result is of the library's choice. */
+        bool timed = results && 1 + i < MOST_CONTENDERS && results[1 + i].outcome == OUTCOME_TIMED;
+        double measured = timed ? results[1 + i].time_us : 0;
         print_candidate(place, plan, &candidates[i], is_chosen(plan, candidates[i].kernel),
                         candidates[0].cycles, measured);
     }
@@ -215,13 +216,15 @@ static carat_status explain_ways(const struct place *place, const struct plan *p
     return CARAT_OK;
 }
 
-/* Times the library's choice and every candidate. */
+/* Times the library's choice, then every candidate as it is listed. */
 static carat_status measure_rows(struct field *field, const carat_gemm_problem *problem,
                                  const struct candidate *candidates, int count, struct result *results)
 {
     CARAT_TRY(field_add_carat(field));
-    for (int i = 0; i < count; i++) {
-        CARAT_TRY(field_add_row(field, candidates[i].kernel));
+    for (int i = 0; i < count && field->count < MOST_CONTENDERS; i++) {
+        CARAT_TRY(
+            contender_open_way(&field->stages[0].place, &candidates[i], &field->contenders[field->count]));
+        field->count++;
     }
     struct measure_options options = {.seconds = 0.1, .rounds = 10, .check_budget = 1 << 24};
     progress("explain: measuring %d kernels", field->count);
@@ -239,10 +242,11 @@ static carat_status explain_rows(struct field *field, const carat_gemm_problem *
     if (measure) {
         CARAT_TRY(measure_rows(field, problem, candidates, count, results));
     }
-    print_candidates(place, plan, candidates, count, layout_name(problem), field, measure ? results : NULL);
+    print_candidates(place, plan, candidates, count, layout_name(problem), measure ? results : NULL);
     if (measure) {
-        printf("%-30s %60s%9.2f\n", "the plan, as it runs", "", results[0].time_us);
+        printf("%-30s %56s%9.2f\n", "the plan, as it runs", "", results[0].time_us);
     }
+    field_clear(field); /* before the candidates go */
     return CARAT_OK;
 }
 
@@ -374,6 +378,10 @@ int command_explain(int argc, char **argv)
     }
     if (!parse_device(device, &kind, &index)) {
         return usage_error(argv[0], "--device is '%s', but should be auto, cpu, cuda or cuda:N", device);
+    }
+    bool plain = bias == CARAT_BIAS_NONE && activation == CARAT_ACTIVATION_NONE;
+    if (measure && (!plain || lda > 0 || ldb > 0 || ldd > 0)) {
+        return usage_error(argv[0], "--measure is for packed products without --bias and --activation");
     }
     char line[200];
     struct shapes shapes = {0};

@@ -1090,7 +1090,7 @@ class StandinMeasuring(Measuring):
             words = line.split()
             if re.fullmatch(r"\d+x\d+x\d+", words[1]):
                 table.append(words)
-            else:
+            elif words[0] != "the":  # "the plan, as it runs"
                 refused[words[0]] = " ".join(words[1:])
         return lines[: begin - 1], table, refused
 
@@ -1121,6 +1121,13 @@ class StandinMeasuring(Measuring):
         _, table, _ = self.explain("--activation", "silu", "--type", "bf16", 32, 32, 65536)
         self.assertGreater(int(table[0][2]), 1)
         self.assertIn("parts added", " ".join(table[0]))
+        message = "--measure is for packed products without --bias and --activation"
+        self.refused(message, "explain", "--measure", "--lda", 9, 3, 3, 3, code=2)
+        # Every kernel is timed in the way that is listed, packing and all.
+        _, table, _ = self.explain("--measure", "--type", "s8", 32, 32, 48)
+        self.assertGreater(len(table), 3)
+        for words in table:
+            self.assertGreater(float(words[7]), 0)
         text = self.carat("explain", "--ways", 5, 64, 64, 4096).stdout
         lines = text.split("way, of any kernel")[1].splitlines()
         ways = [line.split() for line in lines[1:-1]]
