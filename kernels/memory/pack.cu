@@ -41,13 +41,13 @@
 
 /* The matrices that an operand's packs are read from, and where they end. */
 typedef struct source {
-    uintptr_t begin;
-    uintptr_t end;
+    const unsigned char *begin;
+    const unsigned char *end;
 } source;
 
 /* 16 bytes of a column on their way: the aligned packs that they lie in, and how many of them count. */
 typedef struct pieces {
-    uintptr_t from;
+    const unsigned char *from;
     int32_t valid; /* bytes inside the column; 0 or less: none */
     int32_t whole; /* both packs lie in the matrices, and were read */
     uint4 low;
@@ -58,17 +58,17 @@ static __device__ inline source source_of(const pack_operand *operand)
 {
     int64_t last = (operand->problems - 1) * operand->stride + (operand->columns - 1) * operand->ld;
     source source;
-    source.begin = (uintptr_t)operand->from;
-    source.end = source.begin + (uintptr_t)((last + operand->rows) * ELEMENT_BYTES);
+    source.begin = (const unsigned char *)operand->from;
+    source.end = source.begin + (last + operand->rows) * ELEMENT_BYTES;
     return source;
 }
 
 /* Begins to read 16 bytes at an address, of which those below `valid` count. */
-static __device__ inline pieces read_pieces(const source *source, uintptr_t from, int64_t valid)
+static __device__ inline pieces read_pieces(const source *source, const unsigned char *from, int64_t valid)
 {
     pieces pieces;
-    uintptr_t aligned = from & ~(uintptr_t)15;
-    int both = aligned != from;
+    int both = (uintptr_t)from % 16 != 0;
+    const unsigned char *aligned = from - (uintptr_t)from % 16;
     pieces.from = from;
     pieces.valid = valid < 16 ? (int32_t)valid : 16;
     pieces.whole = valid > 0 && aligned >= source->begin && aligned + (both ? 32 : 16) <= source->end;
@@ -87,6 +87,7 @@ static __device__ inline pieces read_pieces(const source *source, uintptr_t from
 static __device__ inline pack gather_pack(const pieces *pieces)
 {
     pack gathered = {{0, 0, 0, 0}};
+#pragma unroll 1
     for (int byte = 0; byte < pieces->valid; byte += ELEMENT_BYTES) {
 #if ELEMENT_BYTES == 8
         uint64_t element = *(const unit *)(pieces->from + byte);
@@ -113,7 +114,7 @@ static __device__ inline pack join_pieces(const pieces *pieces)
     }
     uint32_t words[8] = {pieces->low.x,  pieces->low.y,  pieces->low.z,  pieces->low.w,
                          pieces->high.x, pieces->high.y, pieces->high.z, pieces->high.w};
-    int offset = (int)(pieces->from % 16);
+    int offset = (int)((uintptr_t)pieces->from % 16);
 #pragma unroll
     for (int w = 0; w < 6; ++w) {
         words[w] = offset & 8 ? words[w + 2] : words[w];
@@ -200,8 +201,7 @@ static __device__ inline void pack_straight(const pack_operand *operand, uint32_
         int64_t j = column - problem * operand->columns_to;
         int64_t at = problem * operand->stride + j * operand->ld + row;
         int64_t left = inside[u] && j < operand->columns ? operand->rows - row : 0;
-        pieces[u] =
-            read_pieces(&source, source.begin + (uintptr_t)(at * ELEMENT_BYTES), left * ELEMENT_BYTES);
+        pieces[u] = read_pieces(&source, source.begin + at * ELEMENT_BYTES, left * ELEMENT_BYTES);
     }
 #pragma unroll
     for (int u = 0; u < AT_ONCE; ++u) {
@@ -222,8 +222,9 @@ static_assert(PACKS_M % 8 == 0 && PACKS_N % 8 == 0, "lines of whole 128 bytes, i
 static_assert(TILE_M * TILE_N * ELEMENT_BYTES == SHARED_BYTES, "shared memory holds one tile");
 
 /* Reads a square whose first element is (row, column) of a matrix that begins at `at`, and turns it over. */
-static __device__ inline void read_square(const pack_operand *operand, const source *source, uintptr_t at,
-                                          int64_t row, int64_t column, pack square[PACK])
+static __device__ inline void read_square(const pack_operand *operand, const source *source,
+                                          const unsigned char *at, int64_t row, int64_t column,
+                                          pack square[PACK])
 {
 #pragma unroll
     for (int first = 0; first < PACK; first += COLUMNS_AT_ONCE) {
@@ -232,8 +233,8 @@ static __device__ inline void read_square(const pack_operand *operand, const sou
         for (int c = 0; c < COLUMNS_AT_ONCE; ++c) {
             int64_t j = column + first + c;
             int64_t left = j < operand->columns ? operand->rows - row : 0;
-            pieces[c] = read_pieces(source, at + (uintptr_t)((row + j * operand->ld) * ELEMENT_BYTES),
-                                    left * ELEMENT_BYTES);
+            pieces[c] =
+                read_pieces(source, at + (row + j * operand->ld) * ELEMENT_BYTES, left * ELEMENT_BYTES);
         }
 #pragma unroll
         for (int c = 0; c < COLUMNS_AT_ONCE; ++c) {
@@ -251,7 +252,7 @@ static __device__ inline void pack_turned(const pack_operand *operand, uint32_t 
     int64_t problem = block / tiles;
     int64_t row = (int64_t)(block % tiles % (uint32_t)operand->tiles_m) * TILE_M;
     int64_t column = (int64_t)(block % tiles / (uint32_t)operand->tiles_m) * TILE_N;
-    uintptr_t at = source.begin + (uintptr_t)(problem * operand->stride * ELEMENT_BYTES);
+    const unsigned char *at = source.begin + problem * operand->stride * ELEMENT_BYTES;
 #pragma unroll
     for (int s = 0; s < SQUARES; ++s) {
         int32_t x = ((int32_t)threadIdx.x + s * THREADS_X) % PACKS_M;
