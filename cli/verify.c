@@ -303,7 +303,8 @@ static carat_status try_contender(struct contender *contender, struct input *inp
         status = compare(contender, input, &verdict);
     }
     contender->functions->unprepare(contender);
-    if (status == CARAT_UNSUPPORTED) { /* a layout or alignment that the row does not do */
+    bool peer_failed = is_peer(contender) && status != CARAT_OK && status != CARAT_DEVICE_LOST;
+    if (status == CARAT_UNSUPPORTED || peer_failed) { /* a layout or alignment that it does not do */
         if (!mark->ran) {
             snprintf(mark->why, sizeof(mark->why), "%.290s", carat_last_message());
         }
