@@ -25,6 +25,7 @@ struct verify {
     struct field field;
     FILE *table;
     json_t *results;
+    json_t *versions;   /* of who was measured, by name */
     const char *kernel; /* only this row; NULL: all */
     int against;        /* 0: cuBLAS beside, 1: nobody */
     int64_t size;
@@ -331,12 +332,20 @@ static bool row_is_of_kind(const struct kernel *row, const struct kind *kind)
            fast == (kind->accuracy == CARAT_ACCURACY_FAST);
 }
 
+/* Notes the version of the contender that was added last. */
+static void note_version(struct verify *verify)
+{
+    const struct contender *last = verify->field.contenders[verify->field.count - 1];
+    json_object_set_new(verify->versions, last->name, json_string(last->version));
+}
+
 /* The library's choice, every row of the kind, and on CUDA the cuBLAS that does it. */
 static carat_status open_contenders(struct verify *verify, const struct kind *kind)
 {
     struct field *field = &verify->field;
     field_clear(field);
     CARAT_TRY(field_add_carat(field));
+    note_version(verify);
     if (!field->stages[0].place.cuda) {
         return CARAT_OK;
     }
@@ -350,7 +359,12 @@ static carat_status open_contenders(struct verify *verify, const struct kind *ki
         return CARAT_OK;
     }
     carat_status status = field_add_peer(field, is_float8(kind->type_a) ? "cublaslt" : "cublas");
-    return status == CARAT_UNSUPPORTED ? CARAT_OK : status; /* it is not installed */
+    if (status == CARAT_UNSUPPORTED) { /* it is not installed */
+        return CARAT_OK;
+    }
+    CARAT_TRY(status);
+    note_version(verify);
+    return CARAT_OK;
 }
 
 /* ---- What is said ----------------------------------------------------------------------------------- */
@@ -654,6 +668,7 @@ int command_verify(int argc, char **argv)
     }
     json_t *document = report_head(&verify.field.stages[0].place, NULL, 0, NULL);
     verify.results = json_array();
+    verify.versions = json_object_get(document, "contenders");
     json_object_set_new(document, "results", verify.results);
     fprintf(verify.table, "carat %s on %s\n", carat_version(), verify.field.stages[0].place.info.name);
     carat_status status = CARAT_OK;

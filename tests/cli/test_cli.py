@@ -997,7 +997,9 @@ class Measuring(Case):
         sizes = ("--size", 20, "--deepest", 256)
         self.carat("verify", "--device", "cpu", *sizes, "--json", self.path("out.json"))
         with open(self.path("out.json"), encoding="utf-8") as file:
-            results = json.load(file)["results"]
+            document = json.load(file)
+        self.assertEqual(list(document["contenders"]), ["carat"])
+        results = document["results"]
         mixed = {"tf32", "e4m3:e5m2", "e5m2:e4m3", "e4m3-fast", "e5m2:e4m3-fast"}
         self.assertEqual({result["dtype"] for result in results}, set(TYPES) | mixed)
         self.assertEqual({result["outcome"] for result in results}, {"right"})
