@@ -79,7 +79,7 @@ typedef struct stage {
  * write together lies in different banks.
  */
 enum {
-    SLAB = ROWS > 2 ? ROWS / 2 : ROWS,
+    SLAB = 2,
     PAD = SIZE == 4 && !A_ALONG_K ? 4 : 8,
     LANE_ROWS = WARP_M / 32, /* rows of a column that a lane stores */
     AT_ONCE = 8 / LANE_ROWS  /* columns it stores at a time */
