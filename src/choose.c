@@ -41,12 +41,18 @@
 #define TILE_CYCLES 400.0
 /* Cycles that one more kernel before or behind the product takes, whatever it does. */
 #define KERNEL_CYCLES 4000.0
-/* Bytes a cycle and multiprocessor: from memory, from the second-level cache, and from it by the copy engine. */
+/*
+ * Bytes a cycle and multiprocessor: to and from memory, from it where nothing else is to do, from the second-level
+ * cache, and from that by the copy engine.
+ */
 #define MEMORY_RATE 16.0
+#define READ_RATE 18.5
 #define CACHE_RATE 28.0
 #define ENGINE_RATE 38.0
 /* The share of its rate that one block alone on a multiprocessor reaches, where more would fit. */
 #define ALONE 0.5
+/* The share of its unit's rate that a row for thin operands reaches. */
+#define THIN_RATE 0.7
 /* The share of the tensor unit's rate that instructions of one warp reach. */
 #define OF_ONE_WARP 0.62
 
@@ -250,6 +256,12 @@ static bool count_blocks(const struct kernel *kernel, const struct problem *p, i
            !__builtin_mul_overflow(count, p->batch, blocks) && *blocks <= MOST_BLOCKS;
 }
 
+/* Whether a row is for one thin operand: then RATE is of what reading the other one could reach. */
+static bool is_thin(const struct kernel *kernel)
+{
+    return !kernel->tensor_maps && kernel->warp_m > 0 && (kernel->tile_m <= 16 || kernel->tile_n <= 16);
+}
+
 /* Whether a row's products run on the tensor unit, by instructions of one warp. */
 static bool multiplies_by_warp(const struct kernel *kernel)
 {
@@ -279,6 +291,9 @@ double kernel_unit_rate(const struct kernel *kernel)
     }
 }
 
+/* The share of its unit's rate, or of the read ceiling, that a row reaches. */
+static double rate_of(const struct kernel *kernel) { return (kernel->rate > 0 ? kernel->rate : 50) / 100.0; }
+
 static int most_resident(const struct kernel *kernel)
 {
     return kernel->min_blocks > 0 ? kernel->min_blocks : 1;
@@ -299,7 +314,7 @@ static double product_cycles(const struct device_traits *traits, const struct ca
     const struct kernel *kernel = candidate->kernel;
     const struct problem *p = &candidate->product;
     double fit = most_resident(kernel);
-    double rate = (kernel->rate > 0 ? kernel->rate : 50) / 100.0;
+    double rate = is_thin(kernel) ? THIN_RATE : rate_of(kernel);
     int cluster = blocks_of_cluster(kernel);
     int64_t clusters_at_once = traits->multiprocessors / cluster > 0 ? traits->multiprocessors / cluster : 1;
 
@@ -335,8 +350,11 @@ static double candidate_cycles(const struct device_traits *traits, const struct 
                     (double)carat_type_size(to->type_a);
     double results = extent_elements(problem_extent_d(p)) * (double)carat_type_size(p->type_cd);
     double partials = (double)candidate->partial_bytes;
-    double cycles = fmax(product_cycles(traits, candidate),
-                         memory_cycles(traits, inputs + (candidate->bare ? partials : results)));
+    double memory = memory_cycles(traits, inputs + (candidate->bare ? partials : results));
+    if (is_thin(candidate->kernel)) {
+        memory *= MEMORY_RATE / (READ_RATE * rate_of(candidate->kernel));
+    }
+    double cycles = fmax(product_cycles(traits, candidate), memory);
     if (candidate->bare) {
         cycles += KERNEL_CYCLES + memory_cycles(traits, partials + results);
     }
