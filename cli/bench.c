@@ -99,8 +99,12 @@ static void print_case(const struct bench *bench, const char *name, const carat_
         fprintf(bench->table, " %9.2f us", results[0].time_us);
     }
     if (seconds > 0 && floor.seconds > 0) {
-        fprintf(bench->table, " %5.1f%% of %-10s", floor.seconds / seconds * 100,
-                ceiling_short_name(floor.bound->name));
+        fprintf(bench->table, " %5.1f%% of %-10s", floor.unit_seconds / seconds * 100,
+                ceiling_short_name(floor.unit->name));
+        if (floor.bound != floor.unit) {
+            fprintf(bench->table, " %5.1f%% of %s", floor.seconds / seconds * 100,
+                    ceiling_short_name(floor.bound->name));
+        }
     }
     if (ratios->best > 0) {
         fprintf(bench->table, "  %.3f", ratios->best);
@@ -612,7 +616,8 @@ int command_bench(int argc, char **argv)
         .options = options,
         .option_count = sizeof(options) / sizeof(options[0]),
         .notes =
-            "share: the time that the device's limits allow, over the time taken, and the limit that binds.\n"
+            "share: the time that the ceiling of its unit allows, over the time taken; and the same of the\n"
+            "memory, where that is the limit that binds.\n"
             "ratio: the time of the better of cublas and cublaslt (where there is none, of the best peer) "
             "over\n"
             "Carat's, from the better of calls and graphs; then of both as calls on a stream, and of both "

@@ -412,7 +412,7 @@ class Others(Case):
 
     def test_explain(self):
         done = self.run_carat("explain", "--layout", "TN", "24", "20", "16", "--measure")
-        self.assertIn("f32 TN 24 x 20 x 16 on Stand-in", done.stdout)
+        self.assertIn("f32 TN 24 x 20 x 16 to f32 on Stand-in", done.stdout)
         self.assertIn("chosen", done.stdout)
         self.assertIn("simt_f32_32x32", done.stdout)
         self.assertIn("OpenBLAS", self.run_carat("explain", "24", "20", "16", device=False).stdout)
