@@ -91,6 +91,10 @@ typedef struct __attribute__((aligned(4))) char4 {
 #define make_ushort4(...) ((ushort4){__VA_ARGS__})
 #define make_char4(...) ((char4){__VA_ARGS__})
 
+/* ---- Loads of what the kernel does not write ---- */
+
+#define __ldg(pointer) (*(pointer))
+
 /* ---- Waiting for other threads: the line tells barriers apart ---- */
 
 #define __syncthreads() cuda_wait_for_block(__LINE__)
