@@ -51,6 +51,8 @@
 #define ENGINE_RATE 38.0
 /* The share of its rate that one block alone on a multiprocessor reaches, where more would fit. */
 #define ALONE 0.5
+/* How much longer a pack takes that turns its operand, by what it stages and how it reads. */
+#define TURNED_COST 1.15
 /* The share of its unit's rate that a row for thin operands reaches. */
 #define THIN_RATE 0.7
 /* The share of the tensor unit's rate that instructions of one warp reach. */
@@ -225,15 +227,23 @@ static bool treat(const struct device_traits *traits, const struct problem *p, e
            to->ldb * size / PACK_BYTES < MOST_BLOCKS;
 }
 
-/* Every element is read once and written once, in a launch of its own. */
+/* Bytes that a pack of one operand moves, each element read once and written once. */
+static double packed_traffic(struct extent to, size_t from_bytes, bool turned)
+{
+    double bytes = (double)from_bytes + (double)to.element_bytes;
+    return bytes * extent_elements(to) * (turned ? TURNED_COST : 1);
+}
+
+/* A launch of its own. */
 static double packing_cycles(const struct device_traits *traits, const struct problem *p,
                              const struct candidate *candidate)
 {
     const struct problem *to = &candidate->product;
-    double bytes = (double)carat_type_size(p->type_a) + (double)carat_type_size(to->type_a);
-    double elements = (candidate->packs_a ? extent_elements(problem_extent_a(to)) : 0) +
-                      (candidate->packs_b ? extent_elements(problem_extent_b(to)) : 0);
-    return KERNEL_CYCLES + bytes * elements / (MEMORY_RATE * traits->multiprocessors);
+    size_t size = carat_type_size(p->type_a);
+    double bytes =
+        (candidate->packs_a ? packed_traffic(problem_extent_a(to), size, to->trans_a != p->trans_a) : 0) +
+        (candidate->packs_b ? packed_traffic(problem_extent_b(to), size, to->trans_b != p->trans_b) : 0);
+    return KERNEL_CYCLES + bytes / (MEMORY_RATE * traits->multiprocessors);
 }
 
 /* ---- What it would cost ---- */
@@ -350,10 +360,13 @@ static double candidate_cycles(const struct device_traits *traits, const struct 
                     (double)carat_type_size(to->type_a);
     double results = extent_elements(problem_extent_d(p)) * (double)carat_type_size(p->type_cd);
     double partials = (double)candidate->partial_bytes;
-    double memory = memory_cycles(traits, inputs + (candidate->bare ? partials : results));
     if (is_thin(candidate->kernel)) {
-        memory *= MEMORY_RATE / (READ_RATE * rate_of(candidate->kernel));
+        /* Of the thin operand each block has a piece, which is not read as well: where it is long, twice. */
+        struct extent thin = candidate->kernel->swapped ? problem_extent_a(to) : problem_extent_b(to);
+        inputs += extent_elements(thin) * (double)thin.element_bytes;
+        inputs *= MEMORY_RATE / (READ_RATE * rate_of(candidate->kernel));
     }
+    double memory = memory_cycles(traits, inputs + (candidate->bare ? partials : results));
     double cycles = fmax(product_cycles(traits, candidate), memory);
     if (candidate->bare) {
         cycles += KERNEL_CYCLES + memory_cycles(traits, partials + results);
