@@ -26,8 +26,10 @@ static struct {
     int threads;
     double deadline;  /* in seconds; 0: none */
     const char *rows; /* only rows with this in their name */
+    const char *only; /* only groups with this in their name */
+    int64_t number;   /* only this trial of each group; -1: all */
     uint64_t seed;
-} option = {.seed = 1};
+} option = {.number = -1, .seed = 1};
 
 static struct trial_tally total, group;
 
@@ -86,11 +88,34 @@ static bool time_left(void)
     return true;
 }
 
+/* One trial of a group, by its number. */
+struct one {
+    trial_maker *make;
+    void *what;
+};
+
+static bool make_one(int64_t index, void *what, struct trial *trial)
+{
+    const struct one *one = what;
+    return one->make(option.number + index, one->what, trial);
+}
+
+static struct trial_tally try_all(trial_maker *make, void *what, int64_t count, int runs)
+{
+    struct one one = {make, what};
+    if (option.number >= 0) {
+        return crew_try(crew, make_one, &one, option.number < count, runs, option.deadline);
+    }
+    return crew_try(crew, make, what, count, runs, option.deadline);
+}
+
 static void try_group(const char *name, trial_maker *make, void *what, int count, int runs)
 {
-    begin_group();
-    group = crew_try(crew, make, what, count, runs, option.deadline);
-    end_group(name);
+    if (!option.only || strstr(name, option.only)) {
+        begin_group();
+        group = try_all(make, what, count, runs);
+        end_group(name);
+    }
 }
 
 /* The random numbers of one trial: the same whichever thread makes it. */
@@ -246,12 +271,11 @@ static void check_row(const struct kernel *row)
     }
     int tail = row->tile_m > row->tile_n ? row->tile_m : row->tile_n;
     int count = tail < 64 ? 64 : tail > 256 ? 256 : tail;
-    group = crew_try(crew, rung ? make_rung : make_row, (void *)(uintptr_t)row,
-                     option.reduced ? 3
-                     : rung         ? 48
-                                    : count,
-                     cases(2, 1), option.deadline);
-    if (group.passed + group.failed + group.left_out == 0) {
+    if (option.reduced || rung) {
+        count = cases(48, 3);
+    }
+    group = try_all(rung ? make_rung : make_row, (void *)(uintptr_t)row, count, cases(2, 1));
+    if (group.passed + group.failed + group.left_out == 0 && option.number < 0) {
         failed("%s: no trial was to be had that it does: %s", row->name, carat_last_message());
     }
     end_group(row->name);
@@ -771,12 +795,17 @@ static void check_refusals(void)
 
 static void usage(FILE *file)
 {
-    fprintf(file, "Usage: gpu_check [--reduced] [--threads N] [--seconds N] [--rows NAME] [--seed N]\n\n"
-                  "  --reduced    few small cases of each kind\n"
-                  "  --threads N  that make and check products (one a processor, at most 16)\n"
-                  "  --seconds N  begin no product after so long, and count what is left out\n"
-                  "  --rows NAME  only the rows of the catalogue with NAME in their name\n"
-                  "  --seed N     of the random cases (1)\n");
+    fprintf(
+        file,
+        "Usage: gpu_check [--reduced] [--threads N] [--seconds N] [--rows NAME | --only GROUP] [--number N]\n"
+        "                 [--seed N]\n\n"
+        "  --reduced     few small cases of each kind\n"
+        "  --threads N   that make and check products (one a processor, at most 16)\n"
+        "  --seconds N   begin no product after so long, and count what is left out\n"
+        "  --rows NAME   only the rows of the catalogue with NAME in their name\n"
+        "  --only GROUP  only the groups of products with GROUP in their name\n"
+        "  --number N    only product N of each row or group: one that failed, again\n"
+        "  --seed N      of the random cases (1)\n");
 }
 
 static bool read_options(int argc, char **argv)
@@ -797,8 +826,12 @@ static bool read_options(int argc, char **argv)
             option.deadline = strtod(value, NULL);
         } else if (strcmp(argv[i], "--seed") == 0 && number) {
             option.seed = strtoull(value, NULL, 10);
+        } else if (strcmp(argv[i], "--number") == 0 && number) {
+            option.number = (int64_t)strtod(value, NULL);
         } else if (strcmp(argv[i], "--rows") == 0 && value) {
             option.rows = value;
+        } else if (strcmp(argv[i], "--only") == 0 && value) {
+            option.only = value;
         } else {
             return false;
         }
@@ -830,9 +863,13 @@ int main(int argc, char **argv)
         carat_context_destroy(context);
         return 1;
     }
-    check_rows();
+    if (!option.only) {
+        check_rows();
+    }
     if (!option.rows) {
         check_products();
+    }
+    if (!option.rows && !option.only) {
         check_streams();
         check_graphs();
         check_around();
