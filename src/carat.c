@@ -64,8 +64,8 @@ static carat_status run_plan(const carat_plan *plan, const struct operands *give
 }
 
 /*
- * Runs a plan where A and B are. One that was made for other addresses gives way to another: where the caller has
- * brought workspace for the plan he knows, and this one needs more, it takes the pool's.
+ * Runs a plan where A and B are. One that was made for other addresses gives way to another: where the
+ * caller has brought workspace for the plan he knows, and this one needs more, it takes the pool's.
  */
 static carat_status run_plan_here(carat_plan *plan, const struct operands *given, const carat_run *run)
 {

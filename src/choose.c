@@ -1,10 +1,12 @@
 /*
- * choose.c - how a problem is computed: every way that the catalogue offers, and a cost model that ranks them.
+ * choose.c - how a problem is computed: every way that the catalogue offers, and a cost model that ranks
+ * them.
  *
  * A way is a product's row, the parts of K, and what is done to A and B before: nothing, copies whose columns
  * are aligned, transposes that run along k, 8-bit floats as f16. The model counts cycles of the busiest
- * multiprocessor. It knows no device by name: what the rows say of themselves (RATE, MIN_BLOCKS) was measured,
- * and the few numbers below are of the right size for the chips at hand. It has to rank, not to predict.
+ * multiprocessor. It knows no device by name: what the rows say of themselves (RATE, MIN_BLOCKS) was
+ * measured, and the few numbers below are of the right size for the chips at hand. It has to rank, not to
+ * predict.
  */
 #include <inttypes.h>
 #include <math.h>
@@ -31,7 +33,10 @@
 #define MAP_ALIGNMENT 16
 #define MAP_ELEMENTS ((int64_t)1 << 32)
 #define MAP_BYTES ((int64_t)1 << 40)
-/* A memory sector; where columns do not begin at one, asynchronous copies of wide elements reach this share. */
+/*
+ * A memory sector; where columns do not begin at one, asynchronous copies of wide elements reach this
+ * share.
+ */
 #define SECTOR 32
 #define OFF_SECTOR 0.8
 
@@ -42,8 +47,8 @@
 /* Cycles that one more kernel before or behind the product takes, whatever it does. */
 #define KERNEL_CYCLES 4000.0
 /*
- * Bytes a cycle and multiprocessor: to and from memory, from it where nothing else is to do, from the second-level
- * cache, and from that by the copy engine.
+ * Bytes a cycle and multiprocessor: to and from memory, from it where nothing else is to do, from the
+ * second-level cache, and from that by the copy engine.
  */
 #define MEMORY_RATE 16.0
 #define READ_RATE 18.5
@@ -179,8 +184,8 @@ static int64_t lay_out(int64_t length, int64_t count, int64_t size, int64_t batc
 }
 
 /*
- * The product with A and B treated so, and where they lie in the workspace; false where they cannot be treated
- * so. as_f16 takes both from 8 bits to 16.
+ * The product with A and B treated so, and where they lie in the workspace; false where they cannot be
+ * treated so. as_f16 takes both from 8 bits to 16.
  */
 static bool treat(const struct device_traits *traits, const struct problem *p, enum treatment a,
                   enum treatment b, bool as_f16, struct candidate *candidate)
@@ -205,8 +210,8 @@ static bool treat(const struct device_traits *traits, const struct problem *p, e
     }
     if (a != AS_IT_IS && b != AS_IT_IS && (to->trans_a || !to->trans_b)) {
         /*
-         * k too, where an operand runs along it, since kernels begin with what their tiles leave over of k: all
-         * that follows would lie off the sectors. What is added is zero.
+         * k too, where an operand runs along it, since kernels begin with what their tiles leave over of k:
+         * all that follows would lie off the sectors. What is added is zero.
          */
         to->k = round_up(p->k, PACKED_UNIT / size);
     }
@@ -257,8 +262,8 @@ static int blocks_of_cluster(const struct kernel *kernel)
 static bool count_blocks(const struct kernel *kernel, const struct problem *p, int parts, int64_t *blocks)
 {
     int cluster = blocks_of_cluster(kernel);
-    int64_t tiles_m = ceiling(p->m, kernel->tile_m * (kernel->swapped ? 1 : cluster));
-    int64_t tiles_n = ceiling(p->n, kernel->tile_n * (kernel->swapped ? cluster : 1));
+    int64_t tiles_m = ceiling(p->m, (int64_t)kernel->tile_m * (kernel->swapped ? 1 : cluster));
+    int64_t tiles_n = ceiling(p->n, (int64_t)kernel->tile_n * (kernel->swapped ? cluster : 1));
     int64_t count = cluster;
     return !__builtin_mul_overflow(count, tiles_m, &count) &&
            !__builtin_mul_overflow(count, tiles_n, &count) &&
@@ -397,7 +402,10 @@ static int64_t partial_bytes(const struct problem *p, int parts)
     return bytes > 0x1p60 ? INT64_MAX : round_up(p->m * p->n * p->batch * parts * size, WORKSPACE_UNIT);
 }
 
-/* Completes a candidate with a row and at most the given parts, all of them with work; false where it is no choice. */
+/*
+ * Completes a candidate with a row and at most the given parts, all of them with work; false where it is
+ * no choice.
+ */
 static bool complete(const struct search *search, const struct kernel *kernel, int parts,
                      struct candidate *candidate)
 {
@@ -551,14 +559,14 @@ static void explain(const struct search *search, struct plan *plan)
         snprintf(packed, sizeof(packed), "; %s%s%s%s%s packed first by %s", best->packs_a ? name_a : "",
                  words_a, both ? " and " : "", best->packs_b ? name_b : "", words_b, best->pack->name);
     }
-    if (best->parts > 1) {
+    if (search->reduce && best->parts > 1) {
         int64_t tiles = best->blocks / best->parts;
         snprintf(sums, sizeof(sums),
                  ", K in %d parts of %" PRId64 " as the tiles alone (%" PRId64
                  ") fill %.0f%% of the device, added by %s",
                  best->parts, best->k_per_part, tiles, 100 * fmin(1, (double)tiles / slots),
                  search->reduce->name);
-    } else if (best->bare) {
+    } else if (search->reduce && best->bare) {
         snprintf(sums, sizeof(sums), ", sums finished by %s", search->reduce->name);
     }
     snprintf(plan->explanation, sizeof(plan->explanation),

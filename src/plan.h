@@ -56,8 +56,8 @@ bool problem_equal(const struct problem *x, const struct problem *y);
 bool kernel_runs_on(const struct kernel *kernel, const struct device_traits *traits);
 
 /*
- * The same for a problem that is not empty on a CUDA device, with A and B packed first wherever there are rows for
- * it: by its cost that pays only for products too large to test without a device.
+ * The same for a problem that is not empty on a CUDA device, with A and B packed first wherever there are
+ * rows for it: by its cost that pays only for products too large to test without a device.
  */
 carat_status plan_choose_packed(const struct device_traits *traits, const struct problem *problem,
                                 struct plan *plan);
@@ -84,13 +84,16 @@ struct candidate {
 };
 
 /*
- * For each row that can compute the problem on a CUDA device the best way, cheapest first: what plan_choose() has
- * looked at. candidates has room for carat_catalog_count. Returns how many there are.
+ * For each row that can compute the problem on a CUDA device the best way, cheapest first: what
+ * plan_choose() has looked at. candidates has room for carat_catalog_count. Returns how many there are.
  */
 int plan_candidates(const struct device_traits *traits, const struct problem *problem,
                     struct candidate *candidates);
 
-/* Shows every way to compute a problem that plan_choose() looks at on a CUDA device, to those who measure them. */
+/*
+ * Shows every way to compute a problem that plan_choose() looks at on a CUDA device, to those who measure
+ * them.
+ */
 typedef void plan_visitor(void *context, const struct candidate *candidate);
 void plan_visit(const struct device_traits *traits, const struct problem *problem, plan_visitor *visitor,
                 void *context);
@@ -99,14 +102,20 @@ void plan_visit(const struct device_traits *traits, const struct problem *proble
 carat_status plan_of_candidate(const struct device_traits *traits, const struct problem *problem,
                                const struct candidate *candidate, struct plan *plan);
 
-/* Whether a row of OPERATION_GEMM or a rung of the ladder multiplies the problem's A and B on the device as they are. */
+/*
+ * Whether a row of OPERATION_GEMM or a rung of the ladder multiplies the problem's A and B on the device
+ * as they are.
+ */
 bool kernel_multiplies(const struct kernel *kernel, const struct device_traits *traits,
                        const struct problem *problem);
 
 /* Multiply-adds a cycle and multiprocessor of the unit that a row's products run on. */
 double kernel_unit_rate(const struct kernel *kernel);
 
-/* Whether the row itself stores the problem's D; else it stores bare sums, from which a reduce row goes on. */
+/*
+ * Whether the row itself stores the problem's D; else it stores bare sums, from which a reduce row goes
+ * on.
+ */
 bool kernel_finishes(const struct kernel *kernel, const struct problem *problem);
 
 #endif

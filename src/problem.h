@@ -34,7 +34,8 @@ struct problem {
     int64_t stride_b;
     int64_t stride_c;
     int64_t stride_d;
-    int align_a; /* A begins at a multiple of so many bytes, at most MOST_ALIGNMENT, which it is until a call says */
+    /* A and B begin at multiples of so many bytes: MOST_ALIGNMENT until a call says less. */
+    int align_a;
     int align_b;
     carat_accuracy accuracy;
     bool bias;
@@ -89,8 +90,8 @@ carat_type problem_sum_type(const struct problem *problem);
 bool problem_takes_scales(const struct problem *problem);
 
 /*
- * Whether D = round(alpha * sum + beta * C) with C and D of A's own type (s32 for s8) and no scales: no more than
- * every kernel can.
+ * Whether D = round(alpha * sum + beta * C) with C and D of A's own type (s32 for s8) and no scales: no more
+ * than every kernel can.
  */
 bool problem_is_plain(const struct problem *problem);
 

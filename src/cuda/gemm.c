@@ -71,8 +71,9 @@ static carat_status find_workspace(struct cuda_device *device, const struct plan
 }
 
 /*
- * Launches a plan's steps. Steps that hand workspace on to each other must follow each other on their stream, and no
- * other thread may grow the pool's buffer away between finding and using it: so threads take turns.
+ * Launches a plan's steps. Steps that hand workspace on to each other must follow each other on their
+ * stream, and no other thread may grow the pool's buffer away between finding and using it: so threads take
+ * turns.
  */
 static carat_status launch_with_workspace(struct cuda_device *device, const struct plan *plan,
                                           const struct device_operands *operands, const carat_run *run)

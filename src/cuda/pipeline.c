@@ -142,7 +142,10 @@ static size_t bytes_on_device(const struct job *job, bool shared)
     return bytes;
 }
 
-/* Assigns places to the matrices in the order A, B, bias, D; C goes to D's. Returns the bytes they all take. */
+/*
+ * Assigns places to the matrices in the order A, B, bias, D; C goes to D's. Returns the bytes they all
+ * take.
+ */
 static size_t assign_places(struct job *job, int64_t group_problems)
 {
     size_t offset = 0;

@@ -31,7 +31,10 @@ struct host_matrix {
     size_t offset;      /* of the first place in the set's device memory */
 };
 
-/* The matrices of a job; a bias is one of one column. C goes into D's place. Work on one matrix has A and D. */
+/*
+ * The matrices of a job; a bias is one of one column. C goes into D's place. Work on one matrix has A and
+ * D.
+ */
 enum { MATRIX_A, MATRIX_B, MATRIX_BIAS, MATRIX_C, MATRIX_D, MATRIX_COUNT };
 
 /* A rectangle of each of some problems of a matrix, to be copied in or out in chunks. */
