@@ -78,7 +78,7 @@ static carat_status sustained_rate(struct timer *timer, struct load *load, doubl
     return CARAT_OK;
 }
 
-/* An instruction loop's rounds are doubled until one launch takes some 20 ms, beside which filling operands is nothing. */
+/* An instruction loop's rounds are doubled until a launch takes some 20 ms: filling operands is nothing to that. */
 static carat_status measure_instructions(struct timer *timer, struct load *load,
                                          const struct buffers *buffers, double seconds,
                                          struct ceiling *ceiling)

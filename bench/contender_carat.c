@@ -1,4 +1,4 @@
-/* contender_carat.c - Carat as its users call it (with a plan made once), given ways to compute, and single rows. */
+/* contender_carat.c - Carat as its users call it (with a plan made once), a given way, or a single row. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
