@@ -222,14 +222,13 @@ static struct products sum_of_products(const carat_gemm_problem *p, const void *
 }
 
 /*
- * What each addition to a sum may cost, of what is added up. Strict sums are rounded to nearest; tensor units cut
- * off what is below the last bit of an f32 sum, which is twice as much.
+ * What each addition to a sum may cost, of what is added up. Sums of f32 are rounded to nearest; tensor units, which
+ * add the rest, cut off what is below the last bit of an f32 sum, which is twice as much.
  */
 static long double addition_error(const carat_gemm_problem *p)
 {
     bool in_f32 = carat_scalar_type(p->type_cd) == CARAT_F32;
-    bool tensor =
-        p->type_a != CARAT_F32 ? p->accuracy != CARAT_ACCURACY_STRICT : p->accuracy == CARAT_ACCURACY_FAST;
+    bool tensor = p->type_a != CARAT_F32 || p->accuracy == CARAT_ACCURACY_FAST;
     return unit_roundoff(carat_scalar_type(p->type_cd)) * (in_f32 && tensor ? 2 : 1);
 }
 

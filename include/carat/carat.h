@@ -55,9 +55,10 @@
  *             CARAT_INVALID_ARGUMENT (a NULL or wrong argument) and, while a CUDA device serves it,
  *             CARAT_DEVICE_LOST and CARAT_DEVICE_ERROR; what else it returns is said with it.
  * Numbers     The same call on the same device gives the same bits, run after run. Sums of f32 are
- *             f32 fused multiply-adds, sums of f64 are f64, sums of the smaller floats are f32 and are
- *             rounded once, after all else, to nearest even; s32 and s8 sums wrap modulo 2^32. NaN and
- *             infinity go where that arithmetic takes them; denormals are kept.
+ *             f32 fused multiply-adds, sums of f64 are f64. Products of the smaller floats are exact; their
+ *             sums are f32, where a tensor unit makes them cut off rather than rounded, and are rounded once,
+ *             after all else, to nearest even. s32 and s8 sums wrap modulo 2^32. NaN and infinity go where
+ *             that arithmetic takes them; denormals are kept.
  */
 #ifndef CARAT_CARAT_H
 #define CARAT_CARAT_H
@@ -213,7 +214,7 @@ typedef enum carat_op { CARAT_NO_TRANSPOSE = 0, CARAT_TRANSPOSE = 1 } carat_op;
 
 typedef enum carat_accuracy {
     CARAT_ACCURACY_DEFAULT = 0, /* what the type's users expect; today the same as strict */
-    CARAT_ACCURACY_STRICT = 1,  /* fused multiply-adds in the type of the sums, nothing less */
+    CARAT_ACCURACY_STRICT = 1,  /* f32, f64: fused multiply-adds in the type itself; all else: as by default */
     CARAT_ACCURACY_FAST = 2     /* f32: A and B rounded to tf32 (11 bits); 8-bit floats: sums as the tensor
                                    unit keeps them, with fewer than 24 bits; all else, and all on the
                                    CPU: as by default */
