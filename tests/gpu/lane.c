@@ -13,6 +13,8 @@
 #define POISON 0xff
 /* The addresses of matrices without a shift are multiples of this. */
 #define BASE 256
+/* Elements of a pool of random ones. */
+#define POOL 65536
 
 double lane_reference_work = 2e6;
 
@@ -49,6 +51,7 @@ struct lane {
     size_t workspace_used;
     unsigned char *scalars_on_device; /* BASE bytes apart */
     uint64_t scalars[SCALARS];
+    unsigned char *pools[CARAT_E5M2 + 1];
     char how[512];           /* what the last plan said of itself */
     int64_t special_rows[4]; /* of D, that NaN or infinity goes to; -1: none */
     int64_t special_columns[4];
@@ -113,6 +116,9 @@ void lane_destroy(struct lane *lane)
     free(lane->picture.bytes);
     free(lane->now.bytes);
     free(lane->first.bytes);
+    for (int type = 0; type <= CARAT_E5M2; type++) {
+        free(lane->pools[type]);
+    }
     free(lane);
 }
 
@@ -182,17 +188,45 @@ static void lay_out(struct lane *lane)
     }
 }
 
-static void fill(const carat_gemm_problem *p, void *matrix, carat_type type, int64_t rows, int64_t columns,
+/* A pool of random elements of a type, the same in every lane. */
+static bool make_pool(struct lane *lane, carat_type type)
+{
+    if (lane->pools[type]) {
+        return true;
+    }
+    struct random random = {(uint64_t)type};
+    lane->pools[type] = malloc(POOL * carat_type_size(type));
+    for (int64_t i = 0; i < POOL && lane->pools[type]; i++) {
+        element_random(type, lane->pools[type], i, &random);
+    }
+    return lane->pools[type] != NULL;
+}
+
+/* Random elements, so many in a row: taken from a pool, since to make them anew takes longer than all the rest. */
+static void fill_row(const struct lane *lane, carat_type type, unsigned char *to, int64_t count,
+                     struct random *random)
+{
+    int64_t size = (int64_t)carat_type_size(type);
+    while (count > 0) {
+        int64_t part = count < POOL / 2 ? count : POOL / 2;
+        int64_t from = random_between(random, 0, POOL - part);
+        memcpy(to, lane->pools[type] + from * size, (size_t)(part * size));
+        to += part * size;
+        count -= part;
+    }
+}
+
+static void fill(const struct lane *lane, void *matrix, carat_type type, int64_t rows, int64_t columns,
                  int64_t ld, int64_t stride, struct random *random)
 {
+    const carat_gemm_problem *p = &lane->trial.problem;
     bool column_major = p->order == CARAT_COLUMN_MAJOR;
     int64_t along = column_major ? rows : columns;
     int64_t across = column_major ? columns : rows;
     for (int64_t index = 0; index < (stride == 0 ? 1 : p->batch); index++) {
         for (int64_t j = 0; j < across; j++) {
-            for (int64_t i = 0; i < along; i++) {
-                element_random(type, matrix, index * stride + j * ld + i, random);
-            }
+            int64_t at = (index * stride + j * ld) * (int64_t)carat_type_size(type);
+            fill_row(lane, type, (unsigned char *)matrix + at, along, random);
         }
     }
 }
@@ -271,17 +305,21 @@ carat_status lane_place(struct lane *lane, const struct trial *trial)
     if (status != CARAT_OK) {
         return status;
     }
+    if (!make_pool(lane, p->type_a) || !make_pool(lane, p->type_b) || !make_pool(lane, p->type_cd)) {
+        return CARAT_OUT_OF_HOST_MEMORY;
+    }
     struct random random = {trial->seed};
     memset(lane->picture.bytes, POISON, bytes);
     if (trial->alpha != 0) { /* else nothing reads them */
-        fill(p, picture_of(lane, REGION_A), p->type_a, rows_of_a(p), columns_of_a(p), p->lda, p->stride_a,
+        fill(lane, picture_of(lane, REGION_A), p->type_a, rows_of_a(p), columns_of_a(p), p->lda, p->stride_a,
              &random);
-        fill(p, picture_of(lane, REGION_B), p->type_b, rows_of_b(p), columns_of_b(p), p->ldb, p->stride_b,
+        fill(lane, picture_of(lane, REGION_B), p->type_b, rows_of_b(p), columns_of_b(p), p->ldb, p->stride_b,
              &random);
     }
     put_special(lane, &random);
     if (trial->beta != 0) {
-        fill(p, picture_of(lane, region_of_c(trial)), p->type_cd, p->m, p->n, p->ldc, p->stride_c, &random);
+        fill(lane, picture_of(lane, region_of_c(trial)), p->type_cd, p->m, p->n, p->ldc, p->stride_c,
+             &random);
     }
     for (int64_t index = 0; index < (p->stride_bias == 0 ? 1 : p->batch); index++) {
         for (int64_t i = 0; i < bias_length(p); i++) {
