@@ -101,10 +101,11 @@ function(carat_catalog_table file images targets)
                 set(image ${images}/${name}.fatbin)
                 add_custom_command(
                     OUTPUT ${image}
-                    COMMAND ${CARAT_NVCC} ${CARAT_NVCC_HOST} -fatbin -O3 -std=c++17 ${CARAT_NVCC_STRICT}
+                    COMMAND ${CMAKE_COMMAND} -P ${PROJECT_SOURCE_DIR}/cmake/kernel.cmake --
+                            ${CARAT_NVCC} ${CARAT_NVCC_HOST} -fatbin -O3 -std=c++17 ${CARAT_NVCC_STRICT}
                             -I${PROJECT_SOURCE_DIR}/kernels/common ${gencode} ${definitions}
                             -MD -MF ${image}.d -o ${image} ${PROJECT_SOURCE_DIR}/kernels/${source}
-                    DEPENDS ${PROJECT_SOURCE_DIR}/kernels/${source}
+                    DEPENDS ${PROJECT_SOURCE_DIR}/kernels/${source} ${PROJECT_SOURCE_DIR}/cmake/kernel.cmake
                     DEPFILE ${image}.d
                     COMMENT "Kernel ${name}"
                     VERBATIM)

@@ -22,8 +22,8 @@ struct kernel {
     int converts;       /* pack: 1 where 8-bit floats become f16 */
     int element_b;      /* of B where it is another than A's, else 0 */
     int accuracy;       /* ACCURACY_FAST: only for who allows it; 0: for all */
-    int epilogue;       /* 1: knows all of epilogue_arguments; 0: alpha and beta alone, C and D of its own type */
-    int layout;         /* LAYOUT_... */
+    int epilogue; /* 1: knows all of epilogue_arguments; 0: alpha and beta alone, C and D of its own type */
+    int layout;   /* LAYOUT_... */
     int alignment; /* bytes: A and B (bases, columns, strides) must be multiples; 0 or the element's size: any */
     int ld_limit; /* the most that lda and ldb may be; 0: anything */
     int tile_m;
@@ -37,7 +37,8 @@ struct kernel {
     int cluster;      /* blocks of a cluster; 0 means 1 */
     int consumers;    /* warpgroups that multiply, beside one that copies */
     int swapped;      /* 1: the instruction's rows run along n, not along m */
-    int rung;         /* of the ladder, 1 and up */
+    int early; /* 1: waits by itself for the kernels before it, so that it may be launched before they end */
+    int rung;  /* of the ladder, 1 and up */
     int b_transposed; /* ladder rung 3: B's tile is stored transposed */
     /* Constants that only the kernel itself reads; kept so that a row's numbers can be shown. */
     int warp_m;

@@ -22,7 +22,7 @@
 
 /* Declares name, a pointer to type at the start of the block's dynamic shared memory. */
 #define DYNAMIC_SHARED(type, name)                                                                           \
-    extern __shared__ __align__(1024) unsigned char dynamic_shared[];                                         \
+    extern __shared__ __align__(1024) unsigned char dynamic_shared[];                                        \
     type *name = (type *)dynamic_shared
 
 #include "../ptx/approximate.h"

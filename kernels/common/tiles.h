@@ -25,8 +25,8 @@ typedef struct block_share {
  *                  ---------
  *                  .. the next band
  */
-static __device__ inline block_share share_of_tile(const gemm_arguments *arguments, int32_t band, uint32_t index,
-                                                   int32_t tile_m, int32_t tile_n)
+static __device__ inline block_share share_of_tile(const gemm_arguments *arguments, int32_t band,
+                                                   uint32_t index, int32_t tile_m, int32_t tile_n)
 {
     /* There are less than 2^31 tiles, so all of this fits 32 bits, which divide several times faster. */
     uint32_t tiles_m = (uint32_t)arguments->tiles_m;

@@ -100,14 +100,23 @@
 #define STORERS WARPGROUP
 #define BUFFER_ROWS (WGMMA_N < 64 ? WGMMA_N : 64)
 #endif
+#define BUFFERS 2 /* of each group, used in turn */
 #define BUFFER_BYTES (BUFFER_ROWS * ROW_BYTES)
 #define STORING_GROUPS (CONSUMERS * WARPGROUP / STORERS)
 
 /* 8-bit floats whose sums are moved; everything else stays in the instruction's own sums. */
 #define MOVES_SUMS (ELEMENT >= ELEMENT_E4M3 && ACCURACY != ACCURACY_FAST)
 
-/* Whether tiles of 16-bit results are stored while the next is multiplied. */
-#define STORES_LATE (SWAPPED && TILE_M >= 64 && !MOVES_SUMS)
+/*
+ * Registers in which results wait to be stored while the next tile is multiplied: half as many as the tile has sums are
+ * to spare, for all of its 16-bit results or the last half of its 32-bit ones. Not where the sums are s32, which need
+ * registers to become f32, nor where moved sums take them.
+ */
+#if SWAPPED && TILE_M >= 64 && ELEMENT != ELEMENT_S8 && !(MOVES_SUMS && TILE_M > 128)
+#define LATE_WORDS (WGMMA_SUMS / 2)
+#else
+#define LATE_WORDS 0
+#endif
 
 #ifndef BAND
 #define BAND 8
@@ -150,8 +159,8 @@ static __device__ inline void step_on(position *at)
 }
 
 /* The tile of this block in its cluster's tile number `index`. */
-static __device__ inline block_share share_in_cluster(const gemm_arguments *arguments, uint32_t index, uint32_t rank,
-                                                      int reads)
+static __device__ inline block_share share_in_cluster(const gemm_arguments *arguments, uint32_t index,
+                                                      uint32_t rank, int reads)
 {
     block_share share = share_of_tile(arguments, BAND, index, CLUSTER_M, CLUSTER_N);
 #if SWAPPED
@@ -173,8 +182,8 @@ static __device__ inline uint32_t count_steps(block_share share)
 /* ---- The producer --------------------------------------------------------------------------- */
 
 /* Has the engine load `count` rows from `first` on, of TILE_K k from k on, into `to`, for `blocks` of the cluster. */
-static __device__ inline void load_rows(unsigned char *to, const tensor_map *map, uint64_t *barrier, int across,
-                                        int count, int first, int k, int problem, uint32_t blocks)
+static __device__ inline void load_rows(unsigned char *to, const tensor_map *map, uint64_t *barrier,
+                                        int across, int count, int first, int k, int problem, uint32_t blocks)
 {
     if (!across) {
         if (blocks == 1) {
@@ -196,8 +205,8 @@ static __device__ inline void load_rows(unsigned char *to, const tensor_map *map
     }
 }
 
-static __device__ inline void produce(const tensor_gemm_arguments *arguments, shared_memory *shared, uint32_t rank,
-                                      int reads)
+static __device__ inline void produce(const tensor_gemm_arguments *arguments, shared_memory *shared,
+                                      uint32_t rank, int reads)
 {
     const gemm_arguments *gemm = &arguments->gemm;
     const tensor_map *row_map = SWAPPED ? &arguments->b : &arguments->a;
@@ -205,7 +214,8 @@ static __device__ inline void produce(const tensor_gemm_arguments *arguments, sh
     int row_problems = (SWAPPED ? gemm->stride_b : gemm->stride_a) != 0;
     int column_problems = (SWAPPED ? gemm->stride_a : gemm->stride_b) != 0;
     position at = {0, 0};
-    for (uint32_t index = blockIdx.x / CLUSTER; index < (uint32_t)arguments->tiles; index += gridDim.x / CLUSTER) {
+    for (uint32_t index = blockIdx.x / CLUSTER; index < (uint32_t)arguments->tiles;
+         index += gridDim.x / CLUSTER) {
         block_share share = share_in_cluster(gemm, index, rank, reads);
         int row = (int)(SWAPPED ? share.column : share.row);
         int column = (int)(SWAPPED ? share.row : share.column) + (int)rank * (WGMMA_N / CLUSTER);
@@ -246,8 +256,8 @@ static __device__ inline operand_places places_of(shared_memory *shared, int con
 }
 
 /* Starts the instructions of one stage, and commits them. */
-static __device__ inline void multiply_stage(wgmma_sum sum[WGMMA_SUMS], operand_places places, uint32_t number,
-                                             int accumulate)
+static __device__ inline void multiply_stage(wgmma_sum sum[WGMMA_SUMS], operand_places places,
+                                             uint32_t number, int accumulate)
 {
     const uint32_t rows_step = ROWS_ACROSS ? 16 * ROW_BYTES : 32;
     const uint32_t columns_step = COLUMNS_ACROSS ? 16 * ROW_BYTES : 32;
@@ -289,7 +299,7 @@ typedef struct consumer_state {
     operand_places places;
     position at;
     int number;
-#if STORES_LATE
+#if LATE_WORDS > 0
     late_tile late;
 #endif
 } consumer_state;
@@ -298,7 +308,8 @@ typedef struct consumer_state {
  * Sums `steps` stages. Two groups of instructions are under way at a time: a stage is released when the one after
  * it has been started. Meanwhile the last tile is stored.
  */
-static __device__ __forceinline__ void sum_products(wgmma_sum sum[WGMMA_SUMS], consumer_state *self, uint32_t steps)
+static __device__ __forceinline__ void sum_products(wgmma_sum sum[WGMMA_SUMS], consumer_state *self,
+                                                    uint32_t steps)
 {
 #if MOVES_SUMS
     wgmma_sum part[WGMMA_SUMS];
@@ -317,6 +328,9 @@ static __device__ __forceinline__ void sum_products(wgmma_sum sum[WGMMA_SUMS], c
         for (int i = 0; i < WGMMA_SUMS; ++i) {
             sum[i] += part[i];
         }
+#if LATE_WORDS > 0
+        store_late(self->arguments, self->shared, &self->late, self->number);
+#endif
     }
 #else
     uint32_t before = self->at.stage;
@@ -327,7 +341,7 @@ static __device__ __forceinline__ void sum_products(wgmma_sum sum[WGMMA_SUMS], c
         mbarrier_wait(&self->shared->full[self->at.stage], self->at.parity);
         wgmma_fence();
         multiply_stage(sum, self->places, self->at.stage, 1);
-#if STORES_LATE
+#if LATE_WORDS > 0
         store_late(self->arguments, self->shared, &self->late, self->number);
 #endif
         if (step > 0) {
@@ -345,8 +359,8 @@ static __device__ __forceinline__ void sum_products(wgmma_sum sum[WGMMA_SUMS], c
 #endif
 }
 
-static __device__ inline void consume(const tensor_gemm_arguments *arguments, shared_memory *shared, uint32_t rank,
-                                      int consumer, int reads)
+static __device__ inline void consume(const tensor_gemm_arguments *arguments, shared_memory *shared,
+                                      uint32_t rank, int consumer, int reads)
 {
     const gemm_arguments *gemm = &arguments->gemm;
     consumer_state self;
@@ -357,37 +371,40 @@ static __device__ inline void consume(const tensor_gemm_arguments *arguments, sh
     self.at.parity = 0;
     self.number = consumer;
     int plain = epilogue_is_plain(gemm);
-#if STORES_LATE
-    int late = arguments->d_by_map && result_bytes(gemm) == 2;
-    self.late.next = BUFFER_COUNT(2);
+#if LATE_WORDS > 0
+    int late = arguments->d_by_map && result_bytes(gemm) > 1;
+    self.late.left = 0;
 #endif
-    for (uint32_t index = blockIdx.x / CLUSTER; index < (uint32_t)arguments->tiles; index += gridDim.x / CLUSTER) {
+    for (uint32_t index = blockIdx.x / CLUSTER; index < (uint32_t)arguments->tiles;
+         index += gridDim.x / CLUSTER) {
         block_share share = share_in_cluster(gemm, index, rank, reads);
         wgmma_sum sum[WGMMA_SUMS];
         float value[WGMMA_SUMS];
         sum_products(sum, &self, count_steps(share));
         share.row += SWAPPED ? 0 : consumer * 64;
         share.column += SWAPPED ? consumer * 64 : 0;
-        values_of_sums(standing_of_thread(), gemm, share, sum, value, shared->bias[consumer], consumer, plain);
-#if STORES_LATE
-        while (self.late.next < BUFFER_COUNT(2)) {
+        values_of_sums(standing_of_thread(), gemm, share, sum, value, shared->bias[consumer], consumer,
+                       plain);
+#if LATE_WORDS > 0
+        while (self.late.left > 0) {
             store_late(arguments, shared, &self.late, consumer);
         }
         if (late) {
-            round_tile(&self.late, value, gemm->epilogue.result_type);
+            store_tile(arguments, shared, share, value, consumer, 1);
+            keep_tile(&self.late, value, result_bytes(gemm), gemm->epilogue.result_type);
             self.late.place = place_of_share(gemm, share, standing_of_thread());
             continue;
         }
 #endif
-        store_tile(arguments, shared, share, value, consumer);
+        store_tile(arguments, shared, share, value, consumer, 0);
     }
-#if STORES_LATE
-    while (self.late.next < BUFFER_COUNT(2)) {
+#if LATE_WORDS > 0
+    while (self.late.left > 0) {
         store_late(arguments, shared, &self.late, consumer);
     }
 #endif
     if (threadIdx.x % STORERS == 0) {
-        tensor_store_wait();
+        tensor_store_wait_read(0);
     }
 }
 
@@ -416,7 +433,8 @@ KERNEL __launch_bounds__(THREADS_X, 1) KERNEL_CLUSTER
     }
     wait_for_kernels_before();
     let_next_kernel_begin();
-    int reads = __shfl_sync(0xffffffffu, !alpha_is_zero(arguments.gemm.alpha, arguments.gemm.epilogue.result_type), 0);
+    int reads = __shfl_sync(0xffffffffu,
+                            !alpha_is_zero(arguments.gemm.alpha, arguments.gemm.epilogue.result_type), 0);
     if (warpgroup == 0) {
 #if CONSUMERS == 2
         registers_shrink_to(40);

@@ -7,7 +7,7 @@
  *     registers --stmatrix--> buffer --copy engine-----> D
  *                                    --16 bytes a lane--> D     where D does not lie as the engine wants it
  *
- * A tile of 16-bit results waits in registers, two in a word, and is stored while the next tile is multiplied.
+ * Where there are registers to spare a tile waits in them, and is stored while the next tile is multiplied.
  *
  * Or the bare sums go to the partial sums of a split k in the same two steps.
  */
@@ -47,8 +47,14 @@ static __device__ inline int row_of(standing at, int i) { return 16 * at.warp + 
 static __device__ inline int column_of(standing at, int i) { return i / 4 * 8 + 2 * at.member + i % 2; }
 
 /* The same along m and along n. */
-static __device__ inline int along_m(standing at, int i) { return SWAPPED ? column_of(at, i) : row_of(at, i); }
-static __device__ inline int along_n(standing at, int i) { return SWAPPED ? row_of(at, i) : column_of(at, i); }
+static __device__ inline int along_m(standing at, int i)
+{
+    return SWAPPED ? column_of(at, i) : row_of(at, i);
+}
+static __device__ inline int along_n(standing at, int i)
+{
+    return SWAPPED ? row_of(at, i) : column_of(at, i);
+}
 
 static __device__ inline void meet(int consumer) { barrier_sync(1 + consumer, WARPGROUP); }
 
@@ -82,7 +88,8 @@ static __device__ inline float load_narrow(const void *c, int64_t index, int32_t
 }
 
 /* Adds beta * C; unaligned C and any edge are allowed, so each element is read by itself. */
-static __device__ inline void add_c(standing at, float value[WGMMA_SUMS], const gemm_arguments *gemm, block_share share, float beta)
+static __device__ inline void add_c(standing at, float value[WGMMA_SUMS], const gemm_arguments *gemm,
+                                    block_share share, float beta)
 {
     int32_t type = gemm->epilogue.result_type;
     int64_t first = share.problem * gemm->stride_c + share.row + share.column * gemm->ldc;
@@ -95,15 +102,16 @@ static __device__ inline void add_c(standing at, float value[WGMMA_SUMS], const 
         }
         if (along_m(at, i) < rows && along_n(at, i) < columns) {
             int64_t index = first + along_m(at, i) + along_n(at, i) * gemm->ldc;
-            float c = type == ELEMENT_F32 ? ((const float *)gemm->c)[index] : load_narrow(gemm->c, index, type);
+            float c =
+                type == ELEMENT_F32 ? ((const float *)gemm->c)[index] : load_narrow(gemm->c, index, type);
             value[i] = fmaf(beta, c, value[i]);
         }
     }
 }
 
 /* Adds the bias, read once into shared memory as f32. */
-static __device__ inline void add_bias(standing at, float value[WGMMA_SUMS], const gemm_arguments *gemm, block_share share,
-                                       float *shared_bias, int consumer)
+static __device__ inline void add_bias(standing at, float value[WGMMA_SUMS], const gemm_arguments *gemm,
+                                       block_share share, float *shared_bias, int consumer)
 {
     const epilogue_arguments *epilogue = &gemm->epilogue;
     int64_t first = epilogue->bias_along_n ? share.column : share.row;
@@ -111,9 +119,10 @@ static __device__ inline void add_bias(standing at, float value[WGMMA_SUMS], con
     int count = epilogue->bias_along_n == SWAPPED ? 64 : WGMMA_N;
     meet(consumer); /* everybody has read the last tile's */
     for (int i = at.thread; i < count; i += WARPGROUP) {
-        shared_bias[i] = i < left ? load_result_as_f32(epilogue->bias, share.problem * epilogue->stride_bias + first + i,
-                                                       epilogue->bias_type)
-                                  : 0;
+        shared_bias[i] =
+            i < left ? load_result_as_f32(epilogue->bias, share.problem * epilogue->stride_bias + first + i,
+                                          epilogue->bias_type)
+                     : 0;
     }
     meet(consumer);
     if (epilogue->bias_along_n == SWAPPED) {
@@ -154,8 +163,8 @@ static __device__ inline int epilogue_is_plain(const gemm_arguments *gemm)
 }
 
 /* Everything but the rounding: value holds the sums, and then D's elements. */
-static __device__ inline void finish_values(standing at, float value[WGMMA_SUMS], const gemm_arguments *gemm, block_share share,
-                                            float *shared_bias, int consumer)
+static __device__ inline void finish_values(standing at, float value[WGMMA_SUMS], const gemm_arguments *gemm,
+                                            block_share share, float *shared_bias, int consumer)
 {
     const epilogue_arguments *epilogue = &gemm->epilogue;
     epilogue_scalars scalars = epilogue_scalars_of(epilogue, gemm->alpha, gemm->beta);
@@ -183,7 +192,8 @@ static __device__ inline void finish_values(standing at, float value[WGMMA_SUMS]
 #if ELEMENT == ELEMENT_S8
 
 /* The same in s32, modulo 2^32: for D of s32. */
-static __device__ inline void finish_integers(standing at, wgmma_sum sum[WGMMA_SUMS], const gemm_arguments *gemm, block_share share)
+static __device__ inline void finish_integers(standing at, wgmma_sum sum[WGMMA_SUMS],
+                                              const gemm_arguments *gemm, block_share share)
 {
     const epilogue_arguments *epilogue = &gemm->epilogue;
     uint32_t alpha = scalar_s32(gemm->alpha);
@@ -192,7 +202,8 @@ static __device__ inline void finish_integers(standing at, wgmma_sum sum[WGMMA_S
     int columns = inside(gemm->n - share.column);
     const int32_t *bias = (const int32_t *)epilogue->bias + share.problem * epilogue->stride_bias +
                           (epilogue->bias_along_n ? share.column : share.row);
-    const int32_t *c = (const int32_t *)gemm->c + share.problem * gemm->stride_c + share.row + share.column * gemm->ldc;
+    const int32_t *c =
+        (const int32_t *)gemm->c + share.problem * gemm->stride_c + share.row + share.column * gemm->ldc;
 #pragma unroll
     for (int i = 0; i < WGMMA_SUMS; ++i) {
         if (i % 16 == 0) {
@@ -219,7 +230,10 @@ static __device__ inline void finish_integers(standing at, wgmma_sum sum[WGMMA_S
 /* ---- Into a buffer ---- */
 
 /* Byte offset of a 16-byte piece of a buffer's row, under the swizzle. */
-static __device__ inline int piece_at(int row, int piece) { return row * ROW_BYTES + ((piece ^ (row & 7)) << 4); }
+static __device__ inline int piece_at(int row, int piece)
+{
+    return row * ROW_BYTES + ((piece ^ (row & 7)) << 4);
+}
 
 /* 16-bit results, two in a word: 64 along m, or BUFFER_ROWS columns of 64 where the rows run along m. */
 static __device__ inline void fill_words(standing at, unsigned char *buffer, const uint32_t *words)
@@ -238,19 +252,22 @@ static __device__ inline void fill_words(standing at, unsigned char *buffer, con
 }
 
 /* The same from the values, from column `first` of the sums on. */
-static __device__ inline void fill_16(standing at, unsigned char *buffer, const float *value, int first, int32_t type)
+static __device__ inline void fill_16(standing at, unsigned char *buffer, const float *value, int first,
+                                      int32_t type)
 {
     uint32_t words[(SWAPPED ? 64 : BUFFER_ROWS) / 4];
 #pragma unroll
     for (int w = 0; w < (SWAPPED ? 64 : BUFFER_ROWS) / 4; ++w) {
         int i = first / 2 + 2 * w;
-        words[w] = type == ELEMENT_BF16 ? pack_bf16(value[i], value[i + 1]) : pack_f16(value[i], value[i + 1]);
+        words[w] =
+            type == ELEMENT_BF16 ? pack_bf16(value[i], value[i + 1]) : pack_f16(value[i], value[i + 1]);
     }
     fill_words(at, buffer, words);
 }
 
 /* 32-bit results or sums: 32 along m; half says which 32 of the rows where they run along m. */
-static __device__ inline void fill_32(standing at, unsigned char *buffer, const float *value, int first, int half)
+static __device__ inline void fill_32(standing at, unsigned char *buffer, const uint32_t *value, int first,
+                                      int half)
 {
     if (SWAPPED) {
 #pragma unroll
@@ -258,8 +275,9 @@ static __device__ inline void fill_32(standing at, unsigned char *buffer, const 
 #pragma unroll
             for (int r = 0; r < 2; ++r) {
                 int i = (first / 8 + j) * 4 + 2 * r;
-                float2 both = {value[i], value[i + 1]};
-                *(float2 *)(buffer + piece_at(buffer_row_of(at, i), 2 * j + at.member / 2) + at.member % 2 * 8) = both;
+                uint2 both = {value[i], value[i + 1]};
+                *(uint2 *)(buffer + piece_at(buffer_row_of(at, i), 2 * j + at.member / 2) +
+                           at.member % 2 * 8) = both;
             }
         }
     } else if (at.warp / 2 == half) {
@@ -270,23 +288,26 @@ static __device__ inline void fill_32(standing at, unsigned char *buffer, const 
                 int i = (first / 8 + j) * 4 + e;
                 int row = 8 * j + 2 * at.member + e % 2;
                 int m = at.warp % 2 * 16 + at.group + e / 2 * 8;
-                *(float *)(buffer + piece_at(row, m / 4) + m % 4 * 4) = value[i];
+                *(uint32_t *)(buffer + piece_at(row, m / 4) + m % 4 * 4) = value[i];
             }
         }
     }
 }
 
 /* 8-bit results: 128 along m; where the rows run along m there are but 64 of them. */
-static __device__ inline void fill_8(standing at, unsigned char *buffer, const float *value, int first, int32_t type)
+static __device__ inline void fill_8(standing at, unsigned char *buffer, const float *value, int first,
+                                     int32_t type)
 {
 #pragma unroll
     for (int j = 0; j < (SWAPPED ? (WGMMA_N < 128 ? WGMMA_N : 128) : BUFFER_ROWS) / 8; ++j) {
 #pragma unroll
         for (int r = 0; r < 2; ++r) {
             int i = (first / 8 + j) * 4 + 2 * r;
-            uint16_t both = type == ELEMENT_E4M3 ? pack_e4m3(value[i], value[i + 1]) : pack_s8(value[i], value[i + 1]);
+            uint16_t both =
+                type == ELEMENT_E4M3 ? pack_e4m3(value[i], value[i + 1]) : pack_s8(value[i], value[i + 1]);
             if (SWAPPED) {
-                *(uint16_t *)(buffer + piece_at(buffer_row_of(at, i), j / 2) + j % 2 * 8 + 2 * at.member) = both;
+                *(uint16_t *)(buffer + piece_at(buffer_row_of(at, i), j / 2) + j % 2 * 8 + 2 * at.member) =
+                    both;
             } else {
                 int m = row_of(at, i);
                 int row = 8 * j + 2 * at.member;
@@ -308,8 +329,8 @@ typedef struct destination {
     int aligned; /* 16 bytes may be stored at once wherever a piece begins */
 } destination;
 
-static __device__ inline destination destination_of(const gemm_arguments *gemm, block_share share, standing at,
-                                                    int bytes)
+static __device__ inline destination destination_of(const gemm_arguments *gemm, block_share share,
+                                                    standing at, int bytes)
 {
     destination to;
     char *base = (char *)gemm->d;
@@ -336,7 +357,8 @@ typedef struct place_of_tile {
     int problem; /* or the part, counted through all problems */
 } place_of_tile;
 
-static __device__ inline place_of_tile place_of_share(const gemm_arguments *gemm, block_share share, standing at)
+static __device__ inline place_of_tile place_of_share(const gemm_arguments *gemm, block_share share,
+                                                      standing at)
 {
     place_of_tile tile;
     tile.m = (int)share.row;
@@ -373,8 +395,8 @@ static __device__ inline void copy_element(char *to, const unsigned char *from, 
  * Stores a buffer, whose first element is (m, n) of the tile and which holds `width` elements along m: eight lanes a
  * column, a piece each; or neighbouring lanes neighbouring elements, where pieces do not begin at 16 bytes.
  */
-static __device__ __forceinline__ void copy_out(standing at, const unsigned char *buffer, const destination *to, int m,
-                                                int n, int width, int bytes)
+static __device__ __forceinline__ void copy_out(standing at, const unsigned char *buffer,
+                                                const destination *to, int m, int n, int width, int bytes)
 {
     char *first = to->first + m * bytes + n * to->ld_bytes;
     int rows = to->rows - m < width ? to->rows - m : width;
@@ -392,10 +414,12 @@ static __device__ __forceinline__ void copy_out(standing at, const unsigned char
         }
         return;
     }
-    for (int column = STORERS == 32 ? 0 : at.warp; column < BUFFER_ROWS && column < columns; column += STORERS / 32) {
+    for (int column = STORERS == 32 ? 0 : at.warp; column < BUFFER_ROWS && column < columns;
+         column += STORERS / 32) {
         for (int i = at.lane; i < rows; i += 32) {
             int byte = i * bytes;
-            copy_element(first + column * to->ld_bytes + byte, buffer + piece_at(column, byte / 16) + byte % 16, bytes);
+            copy_element(first + column * to->ld_bytes + byte,
+                         buffer + piece_at(column, byte / 16) + byte % 16, bytes);
         }
     }
 }
@@ -426,24 +450,31 @@ static __device__ inline void send(standing at, const tensor_map *map, const uns
     }
 }
 
-/* Brings results of so many bytes, a constant, through the buffers. */
+/* Brings results of so many bytes through the first `count` buffers of a tile; constants. */
 static __device__ __forceinline__ void store_values(standing at, const tensor_gemm_arguments *arguments,
                                                     unsigned char (*buffers)[BUFFER_BYTES], block_share share,
-                                                    const float *value, int bytes, int consumer)
+                                                    const float *value, int bytes, int count, int consumer)
 {
-    const int along_row = 64 * bytes > ROW_BYTES ? 2 : 1; /* buffers side by side along m where rows run along m */
+    const int along_row =
+        64 * bytes > ROW_BYTES ? 2 : 1; /* buffers side by side along m where rows run along m */
     int32_t type = arguments->gemm.epilogue.result_type;
     place_of_tile tile = place_of_share(&arguments->gemm, share, at);
     destination to = destination_of(&arguments->gemm, share, at, bytes);
 #pragma unroll
-    for (int number = 0; number < BUFFER_COUNT(bytes); ++number) {
+    for (int number = 0; number < count; ++number) {
         unsigned char *buffer = buffers[number % BUFFERS];
         const int m = SWAPPED ? number * (ROW_BYTES / bytes) : number % along_row * (ROW_BYTES / bytes);
         const int n = SWAPPED ? 0 : number / along_row * BUFFER_ROWS;
-        const int width = ROW_BYTES / bytes < TILE_M ? ROW_BYTES / bytes : (TILE_M < 64 || SWAPPED ? TILE_M : 64);
+        const int width =
+            ROW_BYTES / bytes < TILE_M ? ROW_BYTES / bytes : (TILE_M < 64 || SWAPPED ? TILE_M : 64);
         await_buffer(at, consumer);
         if (bytes == 4) {
-            fill_32(at, buffer, value, SWAPPED ? m : n, number % 2);
+            uint32_t words[WGMMA_SUMS];
+#pragma unroll
+            for (int i = 0; i < WGMMA_SUMS; ++i) {
+                words[i] = __float_as_uint(value[i]);
+            }
+            fill_32(at, buffer, words, SWAPPED ? m : n, number % 2);
         } else if (bytes == 2) {
             fill_16(at, buffer, value, SWAPPED ? m : n, type);
         } else {
@@ -459,9 +490,10 @@ static __device__ __forceinline__ void store_values(standing at, const tensor_ge
 }
 
 /* The sums become D's values, but for the rounding, where they are not with `plain`. Integers become f32 or stay. */
-static __device__ __forceinline__ void values_of_sums(standing at, const gemm_arguments *gemm, block_share share,
-                                                      wgmma_sum sum[WGMMA_SUMS], float value[WGMMA_SUMS],
-                                                      float *shared_bias, int consumer, int plain)
+static __device__ __forceinline__ void values_of_sums(standing at, const gemm_arguments *gemm,
+                                                      block_share share, wgmma_sum sum[WGMMA_SUMS],
+                                                      float value[WGMMA_SUMS], float *shared_bias,
+                                                      int consumer, int plain)
 {
 #if ELEMENT == ELEMENT_S8
     int floats = !gemm->partials && gemm->epilogue.result_type != ELEMENT_S32;
@@ -488,70 +520,88 @@ static __device__ __forceinline__ void values_of_sums(standing at, const gemm_ar
 
 /* ---- Storing while the next tile is multiplied ---- */
 
-#if STORES_LATE
+#define LATE_BUFFERS (LATE_WORDS / 16) /* of either kind: a thread has 16 words in each */
 
-/* A tile that has been rounded to 16 bits, two in a word, and not been stored yet but for some buffers. */
+#if LATE_WORDS > 0
+
+/* The last results of a tile, which are final, but not in memory yet. 16-bit ones are two in a word. */
 typedef struct late_tile {
-    uint32_t words[WGMMA_SUMS / 2];
+    uint32_t words[LATE_WORDS];
     place_of_tile place;
-    int next; /* the buffer to fill next; BUFFER_COUNT(2) when all is stored */
+    int bytes; /* of a result */
+    int left;  /* buffers to be stored yet, the last ones of the tile */
 } late_tile;
 
-static __device__ inline void round_tile(late_tile *late, const float value[WGMMA_SUMS], int32_t type)
+static __device__ inline void keep_tile(late_tile *late, const float value[WGMMA_SUMS], int bytes,
+                                        int32_t type)
 {
-    if (type == ELEMENT_BF16) {
+    late->bytes = bytes;
+    late->left = LATE_BUFFERS;
+    if (bytes == 4) {
 #pragma unroll
-        for (int i = 0; i < WGMMA_SUMS / 2; ++i) {
+        for (int i = 0; i < LATE_WORDS; ++i) {
+            late->words[i] = __float_as_uint(value[WGMMA_SUMS - LATE_WORDS + i]);
+        }
+    } else if (type == ELEMENT_BF16) {
+#pragma unroll
+        for (int i = 0; i < LATE_WORDS; ++i) {
             late->words[i] = pack_bf16(value[2 * i], value[2 * i + 1]);
         }
     } else {
 #pragma unroll
-        for (int i = 0; i < WGMMA_SUMS / 2; ++i) {
+        for (int i = 0; i < LATE_WORDS; ++i) {
             late->words[i] = pack_f16(value[2 * i], value[2 * i + 1]);
         }
     }
-    late->next = 0;
 }
 
 /* Stores one more buffer, if there is one. */
-static __device__ inline void store_late(const tensor_gemm_arguments *arguments, shared_memory *shared, late_tile *late,
-                                         int consumer)
+static __device__ inline void store_late(const tensor_gemm_arguments *arguments, shared_memory *shared,
+                                         late_tile *late, int consumer)
 {
-    if (late->next == BUFFER_COUNT(2)) {
+    if (late->left == 0) {
         return;
     }
     standing at = standing_of_thread();
-    unsigned char *buffer = shared->buffers[4 * consumer + at.warp][late->next % BUFFERS];
+    unsigned char *buffer = shared->buffers[4 * consumer + at.warp][late->left % BUFFERS];
     await_buffer(at, consumer);
 #pragma unroll
-    for (int number = 0; number < BUFFER_COUNT(2); ++number) {
-        if (number == late->next) {
-            fill_words(at, buffer, &late->words[number * 16]);
+    for (int number = 0; number < LATE_BUFFERS; ++number) {
+        if (number == LATE_BUFFERS - late->left) {
+            if (late->bytes == 4) {
+                fill_32(at, buffer, &late->words[number * 16], 0, 0);
+            } else {
+                fill_words(at, buffer, &late->words[number * 16]);
+            }
         }
     }
-    send(at, &arguments->d, buffer, &late->place, late->next * 64, 0, consumer);
-    ++late->next;
+    int m = TILE_M - late->left * (ROW_BYTES / late->bytes);
+    send(at, &arguments->d, buffer, &late->place, m, 0, consumer);
+    --late->left;
 }
 
 #endif
 
 /* ---- Storing at once ---- */
 
-/* share is the consumer's own. */
-static __device__ inline void store_tile(const tensor_gemm_arguments *arguments, shared_memory *shared,
-                                         block_share share, const float value[WGMMA_SUMS], int consumer)
+/* Stores the consumer's share of a tile; with but_late without the results that will be kept. */
+static __device__ __forceinline__ void store_tile(const tensor_gemm_arguments *arguments,
+                                                  shared_memory *shared, block_share share,
+                                                  const float value[WGMMA_SUMS], int consumer, int but_late)
 {
     standing at = standing_of_thread();
     int bytes = result_bytes(&arguments->gemm);
-    unsigned char(*buffers)[BUFFER_BYTES] = shared->buffers[STORERS == 32 ? 4 * consumer + at.warp : consumer];
+    unsigned char(*buffers)[BUFFER_BYTES] =
+        shared->buffers[STORERS == 32 ? 4 * consumer + at.warp : consumer];
     if (bytes == 4) {
-        store_values(at, arguments, buffers, share, value, 4, consumer);
-    } else if (bytes == 2) {
-        store_values(at, arguments, buffers, share, value, 2, consumer);
+        const int first = BUFFER_COUNT(4) - LATE_BUFFERS;
+        store_values(at, arguments, buffers, share, value, 4, but_late ? first : BUFFER_COUNT(4), consumer);
+    } else if (bytes == 2 && !but_late) {
+        store_values(at, arguments, buffers, share, value, 2, BUFFER_COUNT(2), consumer);
     }
 #if ELEMENT == ELEMENT_S8 || ELEMENT == ELEMENT_E4M3 || ELEMENT == ELEMENT_E5M2
-    else {
-        store_values(at, arguments, buffers, share, value, 1, consumer);
+    else if (bytes == 1) {
+        store_values(at, arguments, buffers, share, value, 1, BUFFER_COUNT(1), consumer);
     }
 #endif
 }

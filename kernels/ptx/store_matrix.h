@@ -12,9 +12,10 @@
 
 static __device__ inline void store_matrix_x4(void *to_shared, const uint32_t words[4])
 {
-    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(shared_address(to_shared)),
-                 "r"(words[0]), "r"(words[1]), "r"(words[2]), "r"(words[3])
-                 : "memory");
+    asm volatile(
+        "stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(shared_address(to_shared)),
+        "r"(words[0]), "r"(words[1]), "r"(words[2]), "r"(words[3])
+        : "memory");
 }
 
 static __device__ inline void store_matrix_x4_trans(void *to_shared, const uint32_t words[4])

@@ -243,9 +243,6 @@ typedef struct CUlaunchConfig {
     X(cuFuncGetAttribute, (int *value, CUfunction_attribute attribute, CUfunction function))                 \
     X(cuOccupancyMaxActiveBlocksPerMultiprocessor,                                                           \
       (int *blocks, CUfunction function, int threads, size_t shared_bytes))                                  \
-    X(cuLaunchKernel, (CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z,               \
-                       unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,          \
-                       CUstream stream, void **arguments, void **extra))                                     \
     X(cuLaunchKernelEx, (const CUlaunchConfig *config, CUfunction function, void **arguments, void **extra)) \
     X(cuTensorMapEncodeTiled,                                                                                \
       (void *map, CUtensorMapDataType type, unsigned rank, void *address, const unsigned long long *lengths, \

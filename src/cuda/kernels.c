@@ -9,6 +9,10 @@
 /* What a block may have without asking the driver for more. */
 #define SHARED_WITHOUT_ASKING (48 * 1024)
 
+/* From where on a kernel may be launched before the one ahead of it ends, captured into graphs too. */
+#define EARLY_CAPABILITY 90
+#define EARLY_DRIVER 12030
+
 carat_status cuda_kernel_check(struct device *base, const struct kernel *kernel)
 {
     const struct device_traits *traits = &base->traits;
@@ -101,12 +105,25 @@ carat_status kernel_launch(struct cuda_device *device, const struct kernel *kern
     }
     CUfunction function;
     CARAT_TRY(kernel_load(device, kernel, &function));
+    CUlaunchAttribute early = {.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
+                               .value = {.programmaticStreamSerializationAllowed = 1}};
+    bool may_start_early = kernel->early && device->base.traits.compute_capability >= EARLY_CAPABILITY &&
+                           driver.version >= EARLY_DRIVER;
+    CUlaunchConfig config = {
+        .gridDimX = (unsigned)blocks,
+        .gridDimY = 1,
+        .gridDimZ = 1,
+        .blockDimX = (unsigned)kernel->threads_x,
+        .blockDimY = kernel->threads_y > 0 ? (unsigned)kernel->threads_y : 1,
+        .blockDimZ = 1,
+        .sharedMemBytes = (unsigned)kernel->shared_bytes,
+        .hStream = stream,
+        .attrs = &early,
+        .numAttrs = may_start_early,
+    };
     /* The driver copies the argument; it only takes it without const. */
     void *parameters[] = {(void *)(uintptr_t)arguments};
-    unsigned threads_y = kernel->threads_y > 0 ? (unsigned)kernel->threads_y : 1;
-    return DRIVER(device,
-                  cuLaunchKernel(function, (unsigned)blocks, 1, 1, (unsigned)kernel->threads_x, threads_y, 1,
-                                 (unsigned)kernel->shared_bytes, stream, parameters, NULL));
+    return DRIVER(device, cuLaunchKernelEx(&config, function, parameters, NULL));
 }
 
 /* ---- For the command line and the bench ---------------------------------------------------- */

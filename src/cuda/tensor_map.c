@@ -10,7 +10,8 @@
 
 #define ROW_BYTES 128  /* of a box under the 128-byte swizzle */
 #define ACROSS 64      /* elements of such a row of 16-bit elements */
-#define BUFFER_ROWS 64 /* columns of D that are stored at once, at most: see kernels/gemm/wgmma_epilogue.h */
+#define BUFFER_ROWS 64 /* columns of D in a buffer, at most: see kernels/gemm/wgmma.cu */
+#define BUFFER_ROWS_SWAPPED 16
 #define MAP_ALIGNMENT 16 /* of addresses and strides */
 #define MOST_LENGTH ((int64_t)1 << 31)
 #define MOST_STRIDE ((int64_t)1 << 40)
@@ -93,7 +94,11 @@ static struct boxed destination_of(const struct kernel *kernel, const struct pro
         };
     }
     matrix.box_rows = ROW_BYTES / (int64_t)matrix.extent.element_bytes;
-    matrix.box_columns = kernel->swapped || kernel->tile_n > BUFFER_ROWS ? BUFFER_ROWS : kernel->tile_n;
+    if (kernel->swapped) {
+        matrix.box_columns = BUFFER_ROWS_SWAPPED;
+    } else {
+        matrix.box_columns = kernel->tile_n < BUFFER_ROWS ? kernel->tile_n : BUFFER_ROWS;
+    }
     return matrix;
 }
 

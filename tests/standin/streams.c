@@ -534,16 +534,6 @@ static CUresult put_launch(const CUlaunchConfig *config, CUfunction function, vo
     return put(stream, launch);
 }
 
-CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
-                        unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
-                        CUstream stream, void **arguments, void **extra)
-{
-    CALL("cuLaunchKernel", NEEDS_CONTEXT);
-    CUlaunchConfig config = {grid_x,  grid_y,       grid_z, block_x, block_y,
-                             block_z, shared_bytes, stream, NULL,    0};
-    return put_launch(&config, function, arguments, extra);
-}
-
 /* Kernels run one after the other here, so one that may start early starts when it must have. */
 CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, void **arguments, void **extra)
 {
