@@ -255,9 +255,10 @@ void run_everything(int device)
 bool waits_for_module(const struct CUmod_st *module)
 {
     for (const struct CUstream_st *at = streams; at; at = at->next) {
-        for (const struct operation *operation = at->first; operation; operation = operation->next) {
-            if (operation->kind == KERNEL_LAUNCH && operation->function->module == module &&
-                !contexts[at->device].lost) {
+        /* What waits on a lost device never runs, and its modules may be gone. */
+        const struct operation *first = contexts[at->device].lost ? NULL : at->first;
+        for (const struct operation *operation = first; operation; operation = operation->next) {
+            if (operation->kind == KERNEL_LAUNCH && operation->function->module == module) {
                 return true;
             }
         }
