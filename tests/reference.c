@@ -183,25 +183,28 @@ static bool is_float8(carat_type type) { return type == CARAT_E4M3 || type == CA
 struct products {
     long double sum;
     long double size; /* of |A||B| */
-    long double lost; /* the most that the fast way loses besides the roundings of the sums */
+    long double lost; /* the most that is lost besides the roundings of f32 sums */
 };
 
 /* A number of the f32 range to tf32: 11 bits, or the last bit of its denormals. */
 static long double tf32_error(long double x) { return fmaxl(fabsl(x) * 0x1p-11L, 0x1p-137L); }
 
 /*
- * What the fast way costs besides. Of f32: both factors are rounded to tf32.
+ * What tensor units cost besides. Of f32 in the fast way: both factors are rounded to tf32.
  *
  * Of 8-bit floats: an instruction adds 32 products and the sum so far, all aligned to the largest of them and cut
- * off below 13 bits under its leading one. Each of the 33 loses at most 2^-13 of the largest. (Of |A||B| that is less
- * than 2^-13 in 128 of k for products of random signs, and much more where all have one sign, so the sum itself is
- * followed.)
+ * off below 13 bits under its leading one. Each of the 33 loses at most 2^-13 of the largest. In the fast way the sum
+ * so far is that of all products, by default of those since k was last a multiple of 128; strict products are
+ * multiplied as f16, which loses nothing. (Of |A||B| that is less than 2^-13 in 128 of k for products of random
+ * signs, and much more where all have one sign, so the sum itself is followed.)
  */
 static struct products sum_of_products(const carat_gemm_problem *p, const void *a, const void *b,
                                        int64_t index, int64_t row, int64_t column)
 {
     struct products products = {0, 0, 0};
     bool fast = p->accuracy == CARAT_ACCURACY_FAST;
+    bool cut = is_float8(p->type_a) && p->accuracy != CARAT_ACCURACY_STRICT;
+    long double so_far = 0;
     long double largest = 0;
     for (int64_t l = 0; l < p->k; l++) {
         long double x = element_get(p->type_a, a, index_of_a(p, index, row, l));
@@ -213,9 +216,14 @@ static struct products sum_of_products(const carat_gemm_problem *p, const void *
             long double error_y = tf32_error(y);
             products.lost += error_x * fabsl(y) + error_y * fabsl(x) + error_x * error_y;
         }
-        largest = fmaxl(largest, fmaxl(fabsl(products.sum), fabsl(x * y)));
-        if (fast && is_float8(p->type_a) && (l % 32 == 31 || l == p->k - 1)) {
+        so_far += x * y;
+        largest = fmaxl(largest, fmaxl(fabsl(so_far), fabsl(x * y)));
+        if (cut && (l % 32 == 31 || l == p->k - 1)) {
             products.lost += 33 * 0x1p-13L * largest;
+        }
+        if (!fast && l % 128 == 127) {
+            so_far = 0;
+            largest = 0;
         }
     }
     return products;

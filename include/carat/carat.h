@@ -213,11 +213,13 @@ typedef enum carat_order { CARAT_COLUMN_MAJOR = 0, CARAT_ROW_MAJOR = 1 } carat_o
 typedef enum carat_op { CARAT_NO_TRANSPOSE = 0, CARAT_TRANSPOSE = 1 } carat_op;
 
 typedef enum carat_accuracy {
-    CARAT_ACCURACY_DEFAULT = 0, /* what the type's users expect; today the same as strict */
-    CARAT_ACCURACY_STRICT = 1,  /* f32, f64: fused multiply-adds in the type itself; all else: as by default */
-    CARAT_ACCURACY_FAST = 2     /* f32: A and B rounded to tf32 (11 bits); 8-bit floats: sums as the tensor
-                                   unit keeps them, with fewer than 24 bits; all else, and all on the
-                                   CPU: as by default */
+    CARAT_ACCURACY_DEFAULT = 0, /* what the type's users expect. f32 and f64: as strict. 8-bit floats: the tensor
+                                   unit sums 128 products at a time, to about 13 bits under their leading one,
+                                   and f32 additions the rest */
+    CARAT_ACCURACY_STRICT = 1,  /* f32, f64: fused multiply-adds in the type itself. 8-bit floats: multiplied as
+                                   f16, at half the speed, so that nothing but f32 additions rounds */
+    CARAT_ACCURACY_FAST = 2     /* f32: A and B rounded to tf32 (11 bits). 8-bit floats: all sums as the tensor
+                                   unit keeps them. All else: as by default. The CPU is as accurate as strict */
 } carat_accuracy;
 
 /*

@@ -119,7 +119,9 @@ static carat_status make_maps(struct cuda_device *device, const struct kernel *k
     struct boxed b = operand_of(kernel, gemm->b, problem_extent_b(product), product->type_b,
                                 !product->trans_b, kernel->tile_n / (kernel->swapped ? 1 : cluster));
     struct boxed d = destination_of(kernel, product, gemm);
-    arguments->d_by_map = has_map(d.address, &d.extent) && fills_boxes(kernel, &d);
+    /* What the engine stores ends at whole pieces of 16 bytes, were it beyond the matrix. */
+    bool whole = d.extent.rows * (int64_t)d.extent.element_bytes % MAP_ALIGNMENT == 0;
+    arguments->d_by_map = whole && has_map(d.address, &d.extent) && fills_boxes(kernel, &d);
     if (arguments->d_by_map) {
         CARAT_TRY(make_map(device, &d, &arguments->d));
     }
