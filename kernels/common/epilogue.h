@@ -105,7 +105,7 @@ static __device__ inline int8_t s8_from_f32(float value)
     return value == value ? (int8_t)rintf(fminf(fmaxf(value, -128.0f), 127.0f)) : (int8_t)0;
 }
 
-/* Element number index of an array of that type; of s32 rounded. */
+/* Element number index of an array of that type. */
 static __device__ inline float load_result_as_f32(const void *base, int64_t index, int32_t type)
 {
     switch (type) {
