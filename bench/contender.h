@@ -43,6 +43,8 @@ carat_status contender_open_epilogue(struct place *place, const struct epilogue 
 carat_status contender_open_row(struct place *place, const struct kernel *row, struct contender **contender);
 carat_status contender_open_way(struct place *place, const struct candidate *way,
                                 struct contender **contender); /* which outlives it */
+carat_status contender_open_step(struct place *place, const struct candidate *way, enum step_kind step,
+                                 struct contender **contender); /* the same, but this step of it alone */
 carat_status contender_open_cublas(struct place *place, struct contender **contender);
 carat_status contender_open_cublaslt(struct place *place, struct contender **contender);
 carat_status contender_open_blas(struct place *place, const char *path, struct contender **contender);

@@ -18,6 +18,8 @@ struct carat_contender {
     struct contender head;
     const struct kernel *row;    /* NULL: the library chooses, or the way is given */
     const struct candidate *way; /* NULL: the library chooses */
+    enum step_kind step;         /* of the way, where one_step */
+    bool one_step;
     carat_plan *plan;
     struct plan given; /* of the way */
     struct problem problem;
@@ -46,6 +48,18 @@ static bool has_bias(const struct contender *contender)
     return contender->epilogue && contender->epilogue->bias != CARAT_BIAS_NONE;
 }
 
+/* Leaves one step of a plan. */
+static void keep_step(struct plan *plan, enum step_kind kind)
+{
+    int kept = 0;
+    for (int i = 0; i < plan->step_count; i++) {
+        if (plan->steps[i].kind == kind) {
+            plan->steps[kept++] = plan->steps[i];
+        }
+    }
+    plan->step_count = kept;
+}
+
 static carat_status prepare(struct contender *contender, const struct workload *workload)
 {
     struct carat_contender *self = (struct carat_contender *)contender;
@@ -64,6 +78,9 @@ static carat_status prepare(struct contender *contender, const struct workload *
         CARAT_TRY(plan_of_candidate(&device->traits, &self->problem, self->way, &self->given));
         snprintf(contender->plan, sizeof(contender->plan), "%.*s", (int)sizeof(contender->plan) - 1,
                  self->given.explanation);
+        if (self->one_step) {
+            keep_step(&self->given, self->step);
+        }
         return device->functions->prepare(device, &self->given);
     }
     carat_gemm_problem problem = workload->problem;
@@ -174,6 +191,16 @@ carat_status contender_open_way(struct place *place, const struct candidate *way
 {
     CARAT_TRY(open_contender(place, way->kernel->name, NULL, contender));
     ((struct carat_contender *)*contender)->way = way;
+    return CARAT_OK;
+}
+
+carat_status contender_open_step(struct place *place, const struct candidate *way, enum step_kind step,
+                                 struct contender **contender)
+{
+    CARAT_TRY(contender_open_way(place, way, contender));
+    struct carat_contender *self = (struct carat_contender *)*contender;
+    self->one_step = true;
+    self->step = step;
     return CARAT_OK;
 }
 

@@ -224,6 +224,22 @@ carat_status tune_problem(struct stage *stage, const carat_gemm_problem *problem
     return measure_ways(stage, &workload, options, tuning);
 }
 
+carat_status tune_way(struct stage *stage, const struct workload *workload, const struct candidate *way,
+                      const enum step_kind *only, double seconds, int trials, double *median_seconds)
+{
+    struct runner runner = {0};
+    *median_seconds = 0;
+    CARAT_TRY(only ? contender_open_step(&stage->place, way, *only, &runner.contender)
+                   : contender_open_way(&stage->place, way, &runner.contender));
+    carat_status status = start(stage, workload, &runner);
+    for (int i = 0; i < trials && i < MOST_ROUNDS && status == CARAT_OK && runner.alive; i++) {
+        status = try_once(stage, workload, seconds, &runner);
+    }
+    *median_seconds = runner.seconds;
+    contender_close(runner.contender);
+    return status;
+}
+
 void tuning_free(struct tuning *tuning)
 {
     free(tuning->ways);

@@ -35,6 +35,13 @@ struct tuning {
 carat_status tune_problem(struct stage *stage, const carat_gemm_problem *problem,
                           const struct tune_options *options, struct tuning *tuning);
 
+/*
+ * The median time of one way to do a workload, of so many trials of so many seconds; of one of its steps alone where
+ * only is not NULL. 0 where it does not run.
+ */
+carat_status tune_way(struct stage *stage, const struct workload *workload, const struct candidate *way,
+                      const enum step_kind *only, double seconds, int trials, double *median_seconds);
+
 void tuning_free(struct tuning *tuning);
 
 #endif

@@ -20,5 +20,6 @@ int command_bench(int argc, char **argv);
 int command_verify(int argc, char **argv);
 int command_ceiling(int argc, char **argv);
 int command_explain(int argc, char **argv);
+int command_tune(int argc, char **argv);
 
 #endif

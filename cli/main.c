@@ -18,6 +18,7 @@ static const struct command {
     {"verify", command_verify, "measure the errors of every kernel over families of input"},
     {"explain", command_explain, "say how a product would be computed, and why"},
     {"ceiling", command_ceiling, "measure what this device does at most"},
+    {"tune", command_tune, "measure the kernels, so that the best one is chosen on this device"},
 };
 enum { COMMAND_COUNT = sizeof(commands) / sizeof(commands[0]) };
 

@@ -46,6 +46,8 @@
 #define TILE_CYCLES 400.0
 /* Cycles that one more kernel before or behind the product takes, whatever it does. */
 #define KERNEL_CYCLES 4000.0
+/* What a table's times of products have in them beside: the launch. */
+#define LAUNCH_CYCLES 2500.0
 /*
  * Bytes a cycle and multiprocessor: to and from memory, from it where nothing else is to do, from the
  * second-level cache, and from that by the copy engine.
@@ -239,16 +241,33 @@ static double packed_traffic(struct extent to, size_t from_bytes, bool turned)
     return bytes * extent_elements(to) * (turned ? TURNED_COST : 1);
 }
 
+/* How much longer than foreseen a pack of one operand takes. */
+static double pack_factor(const struct device_traits *traits, const struct kernel *pack, struct extent to,
+                          bool turned)
+{
+    double columns = (double)to.columns * (double)(to.stride == 0 ? 1 : to.batch);
+    struct tuning_point point = {{log2((double)to.rows), log2(columns)}};
+    return traits->tuning ? tuning_factor(traits->tuning, pack, turned, point, NULL) : 1;
+}
+
 /* A launch of its own. */
 static double packing_cycles(const struct device_traits *traits, const struct problem *p,
                              const struct candidate *candidate)
 {
     const struct problem *to = &candidate->product;
-    size_t size = carat_type_size(p->type_a);
-    double bytes =
-        (candidate->packs_a ? packed_traffic(problem_extent_a(to), size, to->trans_a != p->trans_a) : 0) +
-        (candidate->packs_b ? packed_traffic(problem_extent_b(to), size, to->trans_b != p->trans_b) : 0);
-    return KERNEL_CYCLES + bytes / (MEMORY_RATE * traits->multiprocessors);
+    const struct extent extents[2] = {problem_extent_a(to), problem_extent_b(to)};
+    const bool packs[2] = {candidate->packs_a, candidate->packs_b};
+    const bool turns[2] = {to->trans_a != p->trans_a, to->trans_b != p->trans_b};
+    double most = 0;
+    double bytes = 0;
+    for (int i = 0; i < 2; i++) {
+        if (packs[i]) {
+            double factor = pack_factor(traits, candidate->pack, extents[i], turns[i]);
+            most = fmax(most, factor);
+            bytes += factor * packed_traffic(extents[i], carat_type_size(p->type_a), turns[i]);
+        }
+    }
+    return most * KERNEL_CYCLES + bytes / (MEMORY_RATE * traits->multiprocessors);
 }
 
 /* ---- What it would cost ---- */
@@ -357,29 +376,29 @@ static double memory_cycles(const struct device_traits *traits, double bytes)
     return bytes / (MEMORY_RATE * traits->multiprocessors);
 }
 
-static double candidate_cycles(const struct device_traits *traits, const struct problem *p,
-                               const struct candidate *candidate)
+/* Cycles of the product's own kernel. */
+static double multiply_cycles(const struct device_traits *traits, const struct problem *p,
+                              const struct candidate *candidate)
 {
     const struct problem *to = &candidate->product;
     double inputs = (extent_elements(problem_extent_a(to)) + extent_elements(problem_extent_b(to))) *
                     (double)carat_type_size(to->type_a);
     double results = extent_elements(problem_extent_d(p)) * (double)carat_type_size(p->type_cd);
-    double partials = (double)candidate->partial_bytes;
     if (is_thin(candidate->kernel)) {
         /* Of the thin operand each block has a piece, which is not read as well: where it is long, twice. */
         struct extent thin = candidate->kernel->swapped ? problem_extent_a(to) : problem_extent_b(to);
         inputs += extent_elements(thin) * (double)thin.element_bytes;
         inputs *= MEMORY_RATE / (READ_RATE * rate_of(candidate->kernel));
     }
-    double memory = memory_cycles(traits, inputs + (candidate->bare ? partials : results));
-    double cycles = fmax(product_cycles(traits, candidate), memory);
-    if (candidate->bare) {
-        cycles += KERNEL_CYCLES + memory_cycles(traits, partials + results);
-    }
-    return candidate->pack ? cycles + packing_cycles(traits, p, candidate) : cycles;
+    double outputs = candidate->bare ? (double)candidate->partial_bytes : results;
+    return fmax(product_cycles(traits, candidate), memory_cycles(traits, inputs + outputs));
 }
 
-/* ---- The best of all ---- */
+/* Cycles of one more kernel that finishes bare sums. */
+static double reduce_cycles(const struct device_traits *traits, double partials, double results)
+{
+    return KERNEL_CYCLES + memory_cycles(traits, partials + results);
+}
 
 /* What is looked for, and the best so far. */
 struct search {
@@ -393,6 +412,73 @@ struct search {
     plan_visitor *visitor;       /* is shown every candidate; NULL: nobody */
     void *context;
 };
+
+/* ---- What was measured ---- */
+
+/* How much of a tile's side is in use, where the problem has less than one tile. */
+static double used_share(int64_t length, int tile) { return fmin(1, (double)length / tile); }
+
+/* Where a product lies on its row's grids, see tuning_axes(), and on which of them. */
+static struct tuning_point product_point(const struct device_traits *traits,
+                                         const struct candidate *candidate, int *variant)
+{
+    const struct kernel *kernel = candidate->kernel;
+    const struct problem *to = &candidate->product;
+    int64_t size = (int64_t)carat_type_size(to->type_a);
+    bool aligned = (to->lda * size | to->ldb * size | to->align_a | to->align_b) % MAP_ALIGNMENT == 0;
+    int64_t k =
+        candidate->parts > 1 ? candidate->k_per_part : round_up(to->k > 0 ? to->k : 1, kernel->tile_k);
+    *variant = to->trans_a << 2 | to->trans_b << 1 | aligned;
+    return (struct tuning_point){{
+        log2((double)candidate->blocks / traits->multiprocessors),
+        log2((double)k),
+        log2(used_share(to->n, kernel->tile_n) / used_share(to->m, kernel->tile_m)),
+    }};
+}
+
+/*
+ * The product's cycles as the table corrects them. A launch counts there, which is the same for all ways but not
+ * the same share of them.
+ */
+static double corrected_multiply(const struct device_traits *traits, struct candidate *candidate,
+                                 double cycles)
+{
+    int variant;
+    struct tuning_point point = product_point(traits, candidate, &variant);
+    const struct kernel *kernel = candidate->kernel;
+    double factor = tuning_factor(traits->tuning, kernel, variant, point, &candidate->corrected);
+    if (!candidate->corrected) {
+        factor = tuning_factor(traits->tuning, kernel, variant ^ 1, point, &candidate->corrected);
+    }
+    return factor * (cycles + LAUNCH_CYCLES);
+}
+
+static double corrected_reduce(const struct search *search, const struct candidate *candidate, double cycles)
+{
+    const struct problem *p = search->problem;
+    struct tuning_point point = {
+        {log2((double)p->m * (double)p->n * (double)p->batch), log2((double)candidate->parts)}};
+    return cycles * tuning_factor(search->traits->tuning, search->reduce, 0, point, NULL);
+}
+
+/* Of all steps. */
+static double candidate_cycles(const struct search *search, struct candidate *candidate)
+{
+    const struct device_traits *traits = search->traits;
+    const struct problem *p = search->problem;
+    double cycles = multiply_cycles(traits, p, candidate);
+    if (traits->tuning) {
+        cycles = corrected_multiply(traits, candidate, cycles);
+    }
+    if (candidate->bare) {
+        double results = extent_elements(problem_extent_d(p)) * (double)carat_type_size(p->type_cd);
+        double reduce = reduce_cycles(traits, (double)candidate->partial_bytes, results);
+        cycles += traits->tuning ? corrected_reduce(search, candidate, reduce) : reduce;
+    }
+    return candidate->pack ? cycles + packing_cycles(traits, p, candidate) : cycles;
+}
+
+/* ---- The best of all ---- */
 
 /* Bytes of the bare sums, in whole units; INT64_MAX where they cannot be counted. */
 static int64_t partial_bytes(const struct problem *p, int parts)
@@ -425,7 +511,7 @@ static bool complete(const struct search *search, const struct kernel *kernel, i
         !count_blocks(kernel, &candidate->product, parts, &candidate->blocks)) {
         return false;
     }
-    candidate->cycles = candidate_cycles(search->traits, p, candidate);
+    candidate->cycles = candidate_cycles(search, candidate);
     return true;
 }
 
@@ -571,10 +657,10 @@ static void explain(const struct search *search, struct plan *plan)
     }
     snprintf(plan->explanation, sizeof(plan->explanation),
              "%s: tiles of %dx%dx%d%s, %" PRId64 " blocks on %d multiprocessors in %.1f waves, "
-             "%.0f%% of the unit's peak predicted%s",
+             "%.0f%% of the unit's peak predicted%s%s",
              kernel->name, kernel->tile_m, kernel->tile_n, kernel->tile_k, sums, best->blocks,
              search->traits->multiprocessors, (double)best->blocks / slots, 100 * ideal / best->cycles,
-             packed);
+             best->corrected ? " by measured times" : "", packed);
 }
 
 /* Why no row serves: the build, the device, or the size. */
@@ -705,6 +791,61 @@ carat_status plan_of_candidate(const struct device_traits *traits, const struct 
     search.best = *candidate;
     *plan = plan_to_be(problem);
     return settle(&search, plan);
+}
+
+bool plan_best(const struct device_traits *traits, const struct problem *problem, struct candidate *best)
+{
+    struct search search = search_of(traits, problem);
+    search_best(&search);
+    *best = search.best;
+    return best->kernel != NULL;
+}
+
+bool plan_as_it_is(const struct device_traits *traits, const struct problem *problem,
+                   const struct kernel *kernel, struct candidate *way)
+{
+    struct search search = search_of(traits, problem);
+    return kernel->operation == OPERATION_GEMM && kernel_multiplies(kernel, traits, problem) &&
+           treat(traits, problem, AS_IT_IS, AS_IT_IS, false, way) && complete(&search, kernel, 1, way);
+}
+
+/* A pack of so many columns of a length. */
+static double pack_cycles(const struct device_traits *traits, const struct tuning_line *line)
+{
+    const struct kernel *pack = line->kernel;
+    struct extent to = {.rows = line->sizes[0],
+                        .columns = line->sizes[1],
+                        .batch = 1,
+                        .element_bytes = (size_t)pack->element_bytes * (pack->converts ? 2 : 1)};
+    double bytes = packed_traffic(to, (size_t)pack->element_bytes, line->turned);
+    return KERNEL_CYCLES + memory_cycles(traits, bytes);
+}
+
+bool plan_predict(const struct device_traits *traits, const struct tuning_line *line, double *cycles,
+                  int *variant, struct tuning_point *point)
+{
+    const struct kernel *kernel = line->kernel;
+    double sizes[2] = {(double)line->sizes[0], (double)line->sizes[1]};
+    *point = (struct tuning_point){{log2(sizes[0]), log2(sizes[1])}};
+    *variant = line->turned;
+    if (line->operation == OPERATION_PACK) {
+        *cycles = pack_cycles(traits, line);
+    } else if (line->operation == OPERATION_REDUCE) {
+        double bytes = sizes[0] * (double)carat_type_size((carat_type)kernel->element);
+        *cycles = reduce_cycles(traits, bytes * sizes[1], bytes);
+    } else {
+        struct problem problem;
+        struct candidate way;
+        carat_gemm_problem described = tuning_problem(kernel, line->trans_a, line->trans_b, line->sizes[0],
+                                                      line->sizes[1], line->sizes[2]);
+        if (problem_check(&described, &problem) != CARAT_OK ||
+            !plan_as_it_is(traits, &problem, kernel, &way)) {
+            return false;
+        }
+        *cycles = multiply_cycles(traits, &problem, &way) + LAUNCH_CYCLES;
+        *point = product_point(traits, &way, variant);
+    }
+    return kernel_runs_on(kernel, traits);
 }
 
 /* By cycles, then in the catalogue's order, as the search goes. */

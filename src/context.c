@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "status.h"
+#include "tuning.h"
 
 struct device *carat_context_device(carat_context *context) { return context->device; }
 
@@ -59,14 +60,20 @@ carat_status carat_context_create(carat_device_kind kind, int index, carat_conte
 
     carat_context *created = malloc(sizeof(*created));
     struct plan_cache *plans = plan_cache_create();
-    if (!created || !plans) {
+    struct tuning_table *tuning = NULL;
+    carat_status status =
+        created && plans ? CARAT_OK : fail(CARAT_OUT_OF_HOST_MEMORY, "no host memory for a context");
+    if (status == CARAT_OK && device->traits.kind == CARAT_DEVICE_CUDA) {
+        status = tuning_open(&device->traits, &tuning);
+    }
+    if (status != CARAT_OK) {
         free(created);
         plan_cache_destroy(plans);
         device->functions->destroy(device);
-        return fail(CARAT_OUT_OF_HOST_MEMORY, "no host memory for a context");
+        return status;
     }
-    created->device = device;
-    created->plans = plans;
+    device->traits.tuning = tuning;
+    *created = (struct carat_context){.device = device, .plans = plans, .tuning = tuning};
     *context = created;
     return CARAT_OK;
 }
@@ -76,6 +83,7 @@ void carat_context_destroy(carat_context *context)
     if (context) {
         plan_cache_destroy(context->plans);
         context->device->functions->destroy(context->device);
+        tuning_close(context->tuning);
         free(context);
     }
 }

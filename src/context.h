@@ -17,6 +17,7 @@ struct plan_cache;
 struct carat_context {
     struct device *device;
     struct plan_cache *plans;
+    struct tuning_table *tuning; /* of the device's traits; NULL: none */
 };
 
 struct carat_plan {

@@ -6,6 +6,7 @@
 
 #include "catalog.h"
 #include "problem.h"
+#include "tuning.h"
 
 enum step_kind {
     STEP_BLAS,     /* the CPU device's multiplication, whole */
@@ -39,7 +40,9 @@ struct device_traits {
     carat_device_kind kind;
     int compute_capability; /* major * 10 + minor */
     int multiprocessors;
-    int shared_bytes; /* the most that a block may ask for; 0 where nothing is known */
+    int shared_bytes;                  /* the most that a block may ask for; 0 where nothing is known */
+    const char *name;                  /* of the chip, as its driver calls it; NULL for a CPU */
+    const struct tuning_table *tuning; /* measured corrections; NULL: none */
 };
 
 /* Whether the plan has a step of that kind. */
@@ -80,7 +83,8 @@ struct candidate {
     int64_t packed_b_at;
     int64_t packed_bytes;
     int64_t partial_bytes;
-    double cycles; /* of the whole, by the model */
+    double cycles;  /* of the whole, by the model */
+    bool corrected; /* by a table that knows the row */
 };
 
 /*
@@ -101,6 +105,20 @@ void plan_visit(const struct device_traits *traits, const struct problem *proble
 /* The plan of a given way to compute the problem. */
 carat_status plan_of_candidate(const struct device_traits *traits, const struct problem *problem,
                                const struct candidate *candidate, struct plan *plan);
+
+/* The best way, and whether there is one. */
+bool plan_best(const struct device_traits *traits, const struct problem *problem, struct candidate *best);
+
+/* The way in which a row multiplies A and B where they lie, K in one part; false where it does not. */
+bool plan_as_it_is(const struct device_traits *traits, const struct problem *problem,
+                   const struct kernel *kernel, struct candidate *way);
+
+/*
+ * The cycles that the model foresees for what a line of a tuning table measured, and the place of that on the
+ * row's grids; false where the row does not do it on this device.
+ */
+bool plan_predict(const struct device_traits *traits, const struct tuning_line *line, double *cycles,
+                  int *variant, struct tuning_point *point);
 
 /*
  * Whether a row of OPERATION_GEMM or a rung of the ladder multiplies the problem's A and B on the device

@@ -189,6 +189,7 @@ static carat_status read_traits(struct cuda_device *device)
         .compute_capability = wanted[0].value * 10 + wanted[1].value,
         .multiprocessors = wanted[2].value,
         .shared_bytes = wanted[5].value,
+        .name = device->name,
     };
     device->max_pitch = (size_t)wanted[3].value;
     if (device->base.traits.compute_capability < LEAST_CAPABILITY || !wanted[4].value) {

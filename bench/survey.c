@@ -1,0 +1,500 @@
+/* survey.c - measures what a tuning table holds. */
+#include "survey.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "device.h"
+#include "progress.h"
+#include "status.h"
+#include "tune.h"
+
+/* A trial lasts so long, and the median of so many counts. */
+static const double TRIAL_SECONDS = 0.3e-3;
+enum { TRIALS = 3 };
+
+/* Of packs: the columns of the operand beside the one that matters. */
+enum { BESIDE = 64 };
+
+/* The least time of a pack, where its difference drowns in noise. */
+static const double LEAST_MICROSECONDS = 0.05;
+
+struct tuning_head survey_head(const struct place *place)
+{
+    const carat_device_info *info = &place->info;
+    struct tuning_head head = {
+        .capability = info->compute_capability_major * 10 + info->compute_capability_minor,
+        .multiprocessors = info->multiprocessors,
+        .driver = info->driver_version,
+        .clock = info->core_clock_khz > 0 ? info->core_clock_khz / 1e3 : 1e3,
+    };
+    snprintf(head.device, sizeof(head.device), "%.120s", info->name);
+    snprintf(head.library, sizeof(head.library), "%.30s", carat_version());
+    return head;
+}
+
+/* ---- What there is to measure ---- */
+
+/* A line of the table to be, and when its turn comes. */
+struct job {
+    struct tuning_line line;
+    bool aligned; /* product: A and B lie at multiples of 16 bytes */
+    int pass;
+    int type; /* its place in the order of types */
+    double bytes;
+};
+
+struct jobs {
+    struct job *items;
+    int count;
+    int room;
+};
+
+static const char *type_name(const struct kernel *kernel)
+{
+    bool fast = kernel->accuracy == ACCURACY_FAST;
+    return fast && kernel->element == ELEMENT_F32 ? "tf32" : carat_type_name((carat_type)kernel->element);
+}
+
+static bool has_type(const char *types, const struct kernel *kernel)
+{
+    const char *name = type_name(kernel);
+    size_t length = strlen(name);
+    for (const char *at = types; at; at = strchr(at, ',')) {
+        at += *at == ',';
+        if (strncmp(at, name, length) == 0 && (at[length] == ',' || at[length] == 0)) {
+            return true;
+        }
+    }
+    return !types;
+}
+
+/* Types in the order of what they are worth; operands of neighbours share memory. */
+static int type_order(const struct kernel *kernel)
+{
+    static const int order[] = {ELEMENT_BF16, ELEMENT_F16, ELEMENT_F32,  ELEMENT_S8,
+                                ELEMENT_E4M3, ELEMENT_F64, ELEMENT_E5M2, ELEMENT_S32};
+    int place = 0;
+    while (order[place] != kernel->element) {
+        place++;
+    }
+    return place;
+}
+
+static carat_status add_job(struct jobs *jobs, const struct job *job)
+{
+    if (jobs->count == jobs->room) {
+        int room = jobs->room ? 2 * jobs->room : 1024;
+        struct job *items = realloc(jobs->items, (size_t)room * sizeof(*items));
+        if (!items) {
+            return fail(CARAT_OUT_OF_HOST_MEMORY, "no memory for %d measurements", room);
+        }
+        jobs->items = items;
+        jobs->room = room;
+    }
+    jobs->items[jobs->count++] = *job;
+    return CARAT_OK;
+}
+
+static bool lines_equal(const struct tuning_line *x, const struct tuning_line *y)
+{
+    return x->kernel == y->kernel && x->trans_a == y->trans_a && x->trans_b == y->trans_b &&
+           x->turned == y->turned && memcmp(x->sizes, y->sizes, sizeof(x->sizes)) == 0;
+}
+
+static bool is_narrow(const struct kernel *kernel) { return kernel->tile_m <= 16 || kernel->tile_n <= 16; }
+
+/*
+ * The m and n of about so many blocks: about square; for rows of narrow tiles one tile wide; and a part of a tile
+ * wide where lean is not 0, along n where it is negative.
+ */
+static void spread_blocks(const struct kernel *kernel, double blocks, double lean, int64_t *m, int64_t *n)
+{
+    int cluster = kernel->cluster > 1 ? kernel->cluster : 1;
+    int64_t unit_m = (int64_t)kernel->tile_m * (kernel->swapped ? 1 : cluster);
+    int64_t unit_n = (int64_t)kernel->tile_n * (kernel->swapped ? cluster : 1);
+    blocks = fmax(1, blocks / cluster);
+    bool one_m = lean > 0 || (is_narrow(kernel) && kernel->tile_m < kernel->tile_n);
+    bool one_n = lean < 0 || (is_narrow(kernel) && !one_m);
+    double tiles_m = one_m   ? 1
+                     : one_n ? round(blocks)
+                             : fmax(1, round(sqrt(blocks * (double)unit_n / (double)unit_m)));
+    double tiles_n = fmax(1, round(blocks / tiles_m));
+    *m = (int64_t)tiles_m * unit_m;
+    *n = (int64_t)tiles_n * unit_n;
+    if (lean > 0) {
+        *m = (int64_t)fmax(1, kernel->tile_m / exp2(lean));
+    } else if (lean < 0) {
+        *n = (int64_t)fmax(1, kernel->tile_n / exp2(-lean));
+    }
+}
+
+/* Points of every second line of the grid come first, then the others, thin problems last. */
+static int pass_of(const int knots[3], bool lean)
+{
+    return lean ? 2 + (knots[0] % 2 || knots[1] % 2) : knots[0] % 2 || knots[1] % 2;
+}
+
+/* A row in one layout, at all points of its grid. */
+static carat_status add_products(struct jobs *jobs, const struct kernel *kernel, int multiprocessors,
+                                 int layout, bool aligned)
+{
+    const struct tuning_axes *axes = tuning_axes(OPERATION_GEMM);
+    struct job job = {.aligned = aligned, .type = type_order(kernel)};
+    job.line = (struct tuning_line){
+        .operation = OPERATION_GEMM, .kernel = kernel, .trans_a = layout >= 2, .trans_b = layout % 2 == 1};
+    int knots[3];
+    for (knots[2] = 0; knots[2] < axes->counts[2]; knots[2]++) {
+        double lean = axes->knots[2][knots[2]];
+        if (lean != 0 && is_narrow(kernel)) {
+            continue;
+        }
+        for (knots[1] = 0; knots[1] < axes->counts[1]; knots[1]++) {
+            int64_t k = (int64_t)exp2(axes->knots[1][knots[1]]);
+            bool next_too =
+                knots[1] + 1 < axes->counts[1] && exp2(axes->knots[1][knots[1] + 1]) <= kernel->tile_k;
+            if (next_too) {
+                continue; /* every k is rounded up to the tile's, so it would be the same product */
+            }
+            k = k > kernel->tile_k ? k : kernel->tile_k;
+            for (knots[0] = 0; knots[0] < axes->counts[0]; knots[0]++) {
+                int64_t *sizes = job.line.sizes;
+                spread_blocks(kernel, multiprocessors * exp2(axes->knots[0][knots[0]]), lean, &sizes[0],
+                              &sizes[1]);
+                sizes[2] = k;
+                if (!aligned) {
+                    for (int i = 0; i < 3; i++) {
+                        sizes[i] -= sizes[i] > 1;
+                    }
+                }
+                job.pass = pass_of(knots, lean != 0);
+                const struct job *last = jobs->count > 0 ? &jobs->items[jobs->count - 1] : NULL;
+                if (!last || !lines_equal(&last->line, &job.line)) {
+                    CARAT_TRY(add_job(jobs, &job));
+                }
+            }
+        }
+    }
+    return CARAT_OK;
+}
+
+/* A row in its layout, or in all; those that take any address also at odd ones. */
+static carat_status add_row(struct jobs *jobs, const struct kernel *kernel, int multiprocessors)
+{
+    static const int layouts[] = {[LAYOUT_NN] = 0, [LAYOUT_NT] = 1, [LAYOUT_TN] = 2, [LAYOUT_TT] = 3};
+    int first = kernel->layout == LAYOUT_ANY ? 0 : layouts[kernel->layout];
+    int last = kernel->layout == LAYOUT_ANY ? 3 : first;
+    bool any_address = !kernel->tensor_maps && kernel->alignment < 16;
+    for (int layout = first; layout <= last; layout++) {
+        for (int aligned = any_address ? 0 : 1; aligned <= 1; aligned++) {
+            CARAT_TRY(add_products(jobs, kernel, multiprocessors, layout, aligned));
+        }
+    }
+    return CARAT_OK;
+}
+
+static carat_status add_steps(struct jobs *jobs, const struct kernel *kernel)
+{
+    const struct tuning_axes *axes = tuning_axes(kernel->operation);
+    bool packs = kernel->operation == OPERATION_PACK;
+    for (int turned = 0; turned <= (packs && !kernel->converts); turned++) {
+        for (int i = 0; i < axes->counts[0]; i++) {
+            for (int j = 0; j < axes->counts[1]; j++) {
+                struct job job = {.type = -1};
+                job.line = (struct tuning_line){
+                    .operation = kernel->operation,
+                    .kernel = kernel,
+                    .turned = turned,
+                    .sizes = {(int64_t)exp2(axes->knots[0][i]), (int64_t)exp2(axes->knots[1][j])},
+                };
+                CARAT_TRY(add_job(jobs, &job));
+            }
+        }
+    }
+    return CARAT_OK;
+}
+
+/* By pass, then type, then the largest first, so that memory is taken once. */
+static int compare_jobs(const void *x, const void *y)
+{
+    const struct job *first = x;
+    const struct job *second = y;
+    if (first->pass != second->pass) {
+        return first->pass - second->pass;
+    }
+    if (first->type != second->type) {
+        return first->type - second->type;
+    }
+    if (first->bytes != second->bytes) {
+        return first->bytes < second->bytes ? 1 : -1;
+    }
+    return (first->line.kernel > second->line.kernel) - (first->line.kernel < second->line.kernel);
+}
+
+static carat_status list_jobs(const struct device_traits *traits, const char *types, struct jobs *jobs)
+{
+    for (int i = 0; i < carat_catalog_count; i++) {
+        const struct kernel *kernel = &carat_catalog[i];
+        if (!kernel_runs_on(kernel, traits)) {
+            continue;
+        }
+        if (kernel->operation == OPERATION_GEMM && has_type(types, kernel)) {
+            CARAT_TRY(add_row(jobs, kernel, traits->multiprocessors));
+        } else if (kernel->operation == OPERATION_PACK || kernel->operation == OPERATION_REDUCE) {
+            CARAT_TRY(add_steps(jobs, kernel));
+        }
+    }
+    for (int i = 0; i < jobs->count; i++) {
+        const struct tuning_line *line = &jobs->items[i].line;
+        if (line->operation == OPERATION_GEMM) {
+            carat_gemm_problem problem = tuning_problem(line->kernel, line->trans_a, line->trans_b,
+                                                        line->sizes[0], line->sizes[1], line->sizes[2]);
+            jobs->items[i].bytes = workload_bytes(&problem);
+        }
+    }
+    if (jobs->count > 0) {
+        qsort(jobs->items, (size_t)jobs->count, sizeof(*jobs->items), compare_jobs);
+    }
+    return CARAT_OK;
+}
+
+/* ---- Measuring it ---- */
+
+struct surveyor {
+    struct stage *stage;
+    const struct survey_options *options;
+    struct device_traits traits; /* without a table: what it measures should not depend on one */
+    struct survey_totals *totals;
+};
+
+/* Seconds of a way to do a problem; 0 where it does not run or there is no memory. */
+static carat_status time_way(struct surveyor *surveyor, const carat_gemm_problem *problem,
+                             const struct candidate *way, const enum step_kind *only, double *seconds)
+{
+    struct stage *stage = surveyor->stage;
+    struct workload workload;
+    *seconds = 0;
+    carat_status status = workload_open(&stage->arena, problem, &workload);
+    if (status == CARAT_OK) {
+        status = tune_way(stage, &workload, way, only, TRIAL_SECONDS, TRIALS, seconds);
+    }
+    return status == CARAT_OUT_OF_DEVICE_MEMORY ? CARAT_OK : status;
+}
+
+/* Whether a problem is larger than the options allow. */
+static bool is_large(const struct surveyor *surveyor, const carat_gemm_problem *problem)
+{
+    int64_t most = surveyor->options->largest_side;
+    return workload_bytes(problem) > surveyor->options->most_bytes ||
+           (most > 0 && (problem->m > most || problem->n > most || problem->k > most));
+}
+
+static double seconds_of(const struct surveyor *surveyor, double cycles)
+{
+    double kilohertz = surveyor->stage->place.info.core_clock_khz;
+    return cycles / (1e3 * (kilohertz > 0 ? kilohertz : 1e6));
+}
+
+static carat_status measure_product(struct surveyor *surveyor, struct tuning_line *line)
+{
+    carat_gemm_problem described = tuning_problem(line->kernel, line->trans_a, line->trans_b, line->sizes[0],
+                                                  line->sizes[1], line->sizes[2]);
+    struct problem problem;
+    struct candidate way;
+    struct candidate best;
+    double foreseen;
+    int variant;
+    struct tuning_point point;
+    CARAT_TRY(problem_check(&described, &problem));
+    if (!plan_as_it_is(&surveyor->traits, &problem, line->kernel, &way) ||
+        !plan_predict(&surveyor->traits, line, &foreseen, &variant, &point) ||
+        is_large(surveyor, &described) || seconds_of(surveyor, foreseen) > surveyor->options->most_seconds) {
+        surveyor->totals->impossible++;
+        return CARAT_OK;
+    }
+    /* With the launch, which foreseen has in it: short products differ by little, whatever the model says. */
+    double launch = foreseen - way.cycles;
+    double least = plan_best(&surveyor->traits, &problem, &best) ? best.cycles : way.cycles;
+    if (foreseen > surveyor->options->slack * (least + launch)) {
+        surveyor->totals->hopeless++;
+        return CARAT_OK;
+    }
+    double seconds;
+    CARAT_TRY(time_way(surveyor, &described, &way, NULL, &seconds));
+    line->microseconds = seconds * 1e6;
+    return CARAT_OK;
+}
+
+/* What is looked for among the ways to do a problem. */
+struct wanted {
+    const struct tuning_line *line;
+    bool packs_b;
+    struct candidate way; /* the best so far */
+};
+
+static void look_at(void *context, const struct candidate *way)
+{
+    struct wanted *wanted = context;
+    bool turned = way->packs_a && way->product.trans_a && wanted->line->turned;
+    if (way->pack == wanted->line->kernel && way->packs_a && way->packs_b == wanted->packs_b &&
+        way->parts == 1 && !way->bare && turned == wanted->line->turned &&
+        (!wanted->way.kernel || way->cycles < wanted->way.cycles)) {
+        wanted->way = *way;
+    }
+}
+
+/* What stands for a type where a problem is described; of f32 in fast accuracy, where operands are turned too. */
+static struct kernel packed_type(const struct kernel *pack)
+{
+    static const int elements[] = {
+        [1] = ELEMENT_S8, [2] = ELEMENT_BF16, [4] = ELEMENT_F32, [8] = ELEMENT_F64};
+    int element = pack->converts ? ELEMENT_E4M3 : elements[pack->element_bytes];
+    return (struct kernel){.element = element, .accuracy = element == ELEMENT_F32 ? ACCURACY_FAST : 0};
+}
+
+/*
+ * A pack is what a product takes more with packed operands than one whose operands lie as the packed ones do: so
+ * what they share counts where it helps, that a packed operand is in the cache and the product launched early.
+ * Straight, both operands are packed, from columns that begin anywhere; turned, A alone.
+ */
+static carat_status measure_pack(struct surveyor *surveyor, struct tuning_line *line)
+{
+    const struct kernel type = packed_type(line->kernel);
+    int64_t length = line->sizes[0];
+    int64_t beside = line->sizes[1] / 2 < BESIDE ? line->sizes[1] / 2 : BESIDE;
+    int64_t columns = line->turned ? line->sizes[1] : line->sizes[1] - beside;
+    carat_gemm_problem described = line->turned
+                                       ? tuning_problem(&type, false, false, columns - 1, beside, length)
+                                       : tuning_problem(&type, true, false, columns, beside, length - 1);
+    struct wanted wanted = {.line = line, .packs_b = !line->turned};
+    struct problem problem;
+    struct problem in_place;
+    struct candidate plain;
+    CARAT_TRY(problem_check(&described, &problem));
+    plan_visit(&surveyor->traits, &problem, look_at, &wanted);
+    if (is_large(surveyor, &described) || !wanted.way.kernel) {
+        surveyor->totals->impossible++;
+        return CARAT_OK;
+    }
+    const struct problem *packed = &wanted.way.product;
+    carat_gemm_problem tight =
+        tuning_problem(wanted.way.kernel, packed->trans_a, packed->trans_b, columns, beside, length);
+    CARAT_TRY(problem_check(&tight, &in_place));
+    if (!plan_as_it_is(&surveyor->traits, &in_place, wanted.way.kernel, &plain)) {
+        surveyor->totals->impossible++;
+        return CARAT_OK;
+    }
+    double with;
+    double without;
+    CARAT_TRY(time_way(surveyor, &described, &wanted.way, NULL, &with));
+    CARAT_TRY(time_way(surveyor, &tight, &plain, NULL, &without));
+    if (with > 0 && without > 0) {
+        line->microseconds = fmax((with - without) * 1e6, LEAST_MICROSECONDS);
+    }
+    return CARAT_OK;
+}
+
+/* A way in given parts, which a reduce adds. */
+static void look_at_parts(void *context, const struct candidate *way)
+{
+    struct wanted *wanted = context;
+    if (!way->pack && way->bare && way->parts == wanted->line->sizes[1] && !wanted->way.kernel) {
+        wanted->way = *way;
+    }
+}
+
+/* A reduce alone, of a product of its type. */
+static carat_status measure_reduce(struct surveyor *surveyor, struct tuning_line *line)
+{
+    enum { K_OF_PART = 64 };
+    static const enum step_kind reduce = STEP_REDUCE;
+    const struct kernel type = {.element = line->kernel->element};
+    int64_t side = (int64_t)sqrt((double)line->sizes[0]);
+    carat_gemm_problem described =
+        tuning_problem(&type, false, false, line->sizes[0] / side, side, K_OF_PART * line->sizes[1]);
+    struct wanted wanted = {.line = line};
+    struct problem problem;
+    CARAT_TRY(problem_check(&described, &problem));
+    plan_visit(&surveyor->traits, &problem, look_at_parts, &wanted);
+    if (is_large(surveyor, &described) || !wanted.way.kernel) {
+        surveyor->totals->impossible++;
+        return CARAT_OK;
+    }
+    double seconds;
+    CARAT_TRY(time_way(surveyor, &described, &wanted.way, &reduce, &seconds));
+    line->microseconds = seconds * 1e6;
+    return CARAT_OK;
+}
+
+static carat_status measure_line(struct surveyor *surveyor, struct tuning_line *line)
+{
+    switch (line->operation) {
+    case OPERATION_PACK:
+        return measure_pack(surveyor, line);
+    case OPERATION_REDUCE:
+        return measure_reduce(surveyor, line);
+    default:
+        return measure_product(surveyor, line);
+    }
+}
+
+/* Measures one job and writes its line. */
+static carat_status do_job(struct surveyor *surveyor, const struct job *job, FILE *out)
+{
+    struct survey_totals *totals = surveyor->totals;
+    struct tuning_line line = job->line;
+    int left_out = totals->impossible + totals->hopeless;
+    CARAT_TRY(measure_line(surveyor, &line));
+    if (line.microseconds > 0) {
+        char text[300];
+        tuning_line_text(&line, text, sizeof(text));
+        fputs(text, out);
+        totals->measured++;
+    } else {
+        totals->failed += totals->impossible + totals->hopeless == left_out;
+    }
+    return ferror(out) ? fail(CARAT_INVALID_ARGUMENT, "the table cannot be written") : CARAT_OK;
+}
+
+/* Whether the table has the job's line already. */
+static bool is_known(const struct jobs *jobs, int i, const struct tuning_line *known, int known_count)
+{
+    for (int j = 0; j < known_count; j++) {
+        if (lines_equal(&jobs->items[i].line, &known[j])) {
+            return true;
+        }
+    }
+    return false;
+}
+
+carat_status survey(struct stage *stage, const struct survey_options *options,
+                    const struct tuning_line *known, int known_count, FILE *out, struct survey_totals *totals)
+{
+    *totals = (struct survey_totals){0};
+    if (!stage->place.cuda) {
+        return fail(CARAT_UNSUPPORTED, "the CPU has one way to compute a product");
+    }
+    struct surveyor surveyor = {.stage = stage, .options = options, .totals = totals};
+    surveyor.traits = stage->place.device->traits;
+    surveyor.traits.tuning = NULL;
+    struct jobs jobs = {0};
+    double begin = now_seconds();
+    carat_status status = list_jobs(&surveyor.traits, options->types, &jobs);
+    for (int i = 0; i < jobs.count && status == CARAT_OK; i++) {
+        double seconds = now_seconds() - begin;
+        if (seconds > options->seconds) {
+            totals->late = jobs.count - i;
+            break;
+        }
+        if (is_known(&jobs, i, known, known_count)) {
+            totals->known++;
+            continue;
+        }
+        progress("%d of %d, %.0f s: %s", i, jobs.count, seconds, jobs.items[i].line.kernel->name);
+        status = do_job(&surveyor, &jobs.items[i], out);
+    }
+    progress_end();
+    free(jobs.items);
+    return status;
+}

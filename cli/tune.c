@@ -1,0 +1,197 @@
+/* tune.c - carat tune: writes the table of measured times that corrects the cost model on a device. */
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "commands.h"
+#include "options.h"
+#include "status.h"
+#include "survey.h"
+
+/* What a table that is gone on with holds. */
+struct lines {
+    struct tuning_line *items;
+    int count;
+    int room;
+};
+
+static carat_status keep_line(void *context, const struct tuning_head *head, const struct tuning_line *line)
+{
+    (void)head;
+    struct lines *lines = context;
+    if (lines->count == lines->room) {
+        int room = lines->room ? 2 * lines->room : 1024;
+        struct tuning_line *items = realloc(lines->items, (size_t)room * sizeof(*items));
+        if (!items) {
+            return fail(CARAT_OUT_OF_HOST_MEMORY, "no memory for %d lines", room);
+        }
+        lines->items = items;
+        lines->room = room;
+    }
+    lines->items[lines->count++] = *line;
+    return CARAT_OK;
+}
+
+/* The lines of a table of this device. */
+static carat_status read_lines(const char *path, const struct tuning_head *here, struct lines *lines)
+{
+    char *text;
+    size_t length;
+    struct tuning_head head;
+    CARAT_TRY(tuning_load(path, &text, &length));
+    carat_status status = tuning_read(path, text, length, keep_line, lines, &head);
+    free(text);
+    if (status == CARAT_OK && strcmp(head.device, here->device) != 0) {
+        status = fail(CARAT_INVALID_ARGUMENT, "%s is a table of %s, but this is %s", path, head.device,
+                      here->device);
+    }
+    return status;
+}
+
+/* "NVIDIA H200" as "nvidia-h200.txt". */
+static void default_path(const char *device, char *path, size_t size)
+{
+    size_t length = 0;
+    for (const char *at = device; *at && length + 5 < size; at++) {
+        path[length++] = isalnum((unsigned char)*at) ? (char)tolower((unsigned char)*at) : '-';
+    }
+    snprintf(path + length, size - length, ".txt");
+}
+
+static void print_totals(const char *path, const struct survey_totals *totals)
+{
+    printf("%s: %d measured", path, totals->measured);
+    const struct {
+        int count;
+        const char *why;
+    } others[] = {
+        {totals->known, "there already"},
+        {totals->hopeless, "left out as too slow ever to be chosen"},
+        {totals->impossible, "left out as too large or without a way to do them"},
+        {totals->failed, "failed"},
+        {totals->late, "not come to in the time"},
+    };
+    for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
+        if (others[i].count > 0) {
+            printf(", %d %s", others[i].count, others[i].why);
+        }
+    }
+    printf("\n");
+}
+
+static carat_status tune(struct stage *stage, const struct survey_options *options, const char *path,
+                         bool resume)
+{
+    struct tuning_head head = survey_head(&stage->place);
+    struct lines lines = {0};
+    struct survey_totals totals;
+    char text[400];
+    carat_status status = resume ? read_lines(path, &head, &lines) : CARAT_OK;
+    FILE *out = status == CARAT_OK ? fopen(path, resume ? "a" : "w") : NULL;
+    if (status == CARAT_OK && !out) {
+        status = fail(CARAT_INVALID_ARGUMENT, "cannot write %s", path);
+    }
+    if (status == CARAT_OK) {
+        if (!resume) {
+            tuning_head_text(&head, text, sizeof(text));
+            fputs(text, out);
+        }
+        status = survey(stage, options, lines.items, lines.count, out, &totals);
+    }
+    if (out && fclose(out) != 0 && status == CARAT_OK) {
+        status = fail(CARAT_INVALID_ARGUMENT, "cannot write %s", path);
+    }
+    free(lines.items);
+    if (status == CARAT_OK) {
+        print_totals(path, &totals);
+    }
+    return status;
+}
+
+int command_tune(int argc, char **argv)
+{
+    const char *device = "cuda";
+    const char *types = NULL;
+    const char *path = NULL;
+    double minutes = 4;
+    int64_t largest = 0;
+    bool resume = false;
+    const struct option options[] = {
+        {.name = "--minutes",
+         .kind = OPTION_REAL,
+         .target = &minutes,
+         .value = "N",
+         .help = "measure for so long at most; what tells most comes first (4)"},
+        {.name = "--type",
+         .kind = OPTION_TEXT,
+         .target = &types,
+         .value = "TYPES",
+         .help = "only these types, separated by commas: bf16,tf32 (all)"},
+        {.name = "--out",
+         .kind = OPTION_TEXT,
+         .target = &path,
+         .value = "FILE",
+         .help = "the table to write (the device's name: nvidia-h200.txt)"},
+        {.name = "--resume",
+         .kind = OPTION_FLAG,
+         .target = &resume,
+         .help = "go on with a table: measure what it lacks"},
+        {.name = "--largest",
+         .kind = OPTION_COUNT,
+         .target = &largest,
+         .value = "N",
+         .help = "leave out products with a side longer than this"},
+        {.name = "--device",
+         .kind = OPTION_TEXT,
+         .target = &device,
+         .value = "DEVICE",
+         .help = "cuda or cuda:N (cuda)"},
+    };
+    const struct usage usage = {
+        .synopsis = "carat tune [options]",
+        .description =
+            "Measures every kernel of the library on this device over a coarse grid of shapes, and writes a "
+            "table\n"
+            "of times. With the table the choice of kernels rests on measurements, also between the points "
+            "of "
+            "the\n"
+            "grid. It is a text file, used where the environment's CARAT_TUNING names it.",
+        .options = options,
+        .option_count = sizeof(options) / sizeof(options[0]),
+        .notes = "  carat tune --out here.txt\n"
+                 "  CARAT_TUNING=here.txt carat bench --random 200 --every-row",
+    };
+    int exit_code;
+    if (options_parse(&usage, argc, argv, NULL, 0, &exit_code) < 0) {
+        return exit_code;
+    }
+    carat_device_kind kind;
+    int index;
+    if (!parse_device(device, &kind, &index)) {
+        return usage_error(argv[0], "--device is '%s', but should be cuda or cuda:N", device);
+    }
+    if (minutes <= 0) {
+        return usage_error(argv[0], "--minutes is %g, but must be more than 0", minutes);
+    }
+    struct stage stage;
+    if (stage_open(kind, index, &stage) != CARAT_OK) {
+        return command_failed(argv[0], "%s", carat_last_message());
+    }
+    char own_path[300];
+    default_path(stage.place.info.name, own_path, sizeof(own_path));
+    const struct survey_options how = {
+        .seconds = 60 * minutes,
+        .types = types,
+        .most_seconds = 4e-3,
+        .most_bytes = stage.place.cuda ? (double)stage.place.info.memory_bytes / 64 : 0,
+        .largest_side = largest,
+        .slack = 3,
+    };
+    exit_code = EXIT_OK;
+    if (tune(&stage, &how, path ? path : own_path, resume) != CARAT_OK) {
+        exit_code = command_failed(argv[0], "%s", carat_last_message());
+    }
+    stage_close(&stage);
+    return exit_code;
+}

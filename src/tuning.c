@@ -1,0 +1,522 @@
+/* tuning.c - reads tables of measured times, and makes factors of them. */
+#include "tuning.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "plan.h"
+#include "status.h"
+
+enum { MOST_LINE = 300, MOST_WORDS = 8, VERSION = 1 };
+
+static const char *const layouts[4] = {"NN", "NT", "TN", "TT"};
+
+/* ---- Text ---- */
+
+/* The line that is being read, for messages. */
+struct place_in_file {
+    const char *name;
+    int line;
+};
+
+/* Fails, with file and line before the words. */
+__attribute__((format(printf, 2, 3))) static carat_status refuse(const struct place_in_file *place,
+                                                                 const char *format, ...)
+{
+    char words[300];
+    va_list list;
+    va_start(list, format);
+    vsnprintf(words, sizeof(words), format, list);
+    va_end(list);
+    return fail(CARAT_INVALID_ARGUMENT, "%s, line %d: %s", place->name, place->line, words);
+}
+
+/* Cuts a line into words at its blanks; more than there is room for count, but are lost. */
+static int cut(char *line, char **words)
+{
+    int count = 0;
+    char *rest = NULL;
+    for (char *word = strtok_r(line, " \t\r", &rest); word; word = strtok_r(NULL, " \t\r", &rest)) {
+        if (count < MOST_WORDS) {
+            words[count] = word;
+        }
+        count++;
+    }
+    return count;
+}
+
+static bool read_size(const char *word, int64_t *value)
+{
+    char *end;
+    errno = 0;
+    long long number = strtoll(word, &end, 10);
+    *value = number;
+    return *word >= '0' && *word <= '9' && *end == 0 && errno == 0 && number > 0;
+}
+
+static bool read_real(const char *word, double *value)
+{
+    char *end;
+    *value = strtod(word, &end);
+    return *word >= '0' && *word <= '9' && *end == 0 && isfinite(*value) && *value > 0;
+}
+
+static carat_status read_head(const struct place_in_file *place, char *line, struct tuning_head *head)
+{
+    char *value = line + strcspn(line, " \t");
+    if (*value) {
+        *value++ = 0;
+        value += strspn(value, " \t");
+    }
+    value[strcspn(value, "\r")] = 0;
+    int64_t number = 0;
+    bool is_number = read_size(value, &number) && number <= INT32_MAX;
+    if (strcmp(line, "device") == 0 && *value && strlen(value) < sizeof(head->device)) {
+        snprintf(head->device, sizeof(head->device), "%s", value);
+    } else if (strcmp(line, "library") == 0 && *value && strlen(value) < sizeof(head->library)) {
+        snprintf(head->library, sizeof(head->library), "%s", value);
+    } else if (strcmp(line, "capability") == 0 && is_number) {
+        head->capability = (int)number;
+    } else if (strcmp(line, "multiprocessors") == 0 && is_number) {
+        head->multiprocessors = (int)number;
+    } else if (strcmp(line, "driver") == 0 && is_number) {
+        head->driver = (int)number;
+    } else if (strcmp(line, "clock") == 0 && read_real(value, &head->clock)) {
+        return CARAT_OK;
+    } else {
+        return refuse(place, "'%.60s %.60s' is no line of a tuning table", line, value);
+    }
+    return CARAT_OK;
+}
+
+/* The kinds of lines: a word for the layout or none, then so many sizes, then the time. */
+static const struct line_kind {
+    const char *word;
+    int operation;
+    bool has_variant;
+    int sizes;
+} kinds[] = {
+    {"product", OPERATION_GEMM, true, 3},
+    {"pack", OPERATION_PACK, true, 2},
+    {"reduce", OPERATION_REDUCE, false, 2},
+};
+enum { KINDS = sizeof(kinds) / sizeof(kinds[0]) };
+
+static const struct line_kind *kind_of(const char *word)
+{
+    for (int i = 0; i < KINDS; i++) {
+        if (strcmp(kinds[i].word, word) == 0) {
+            return &kinds[i];
+        }
+    }
+    return NULL;
+}
+
+static bool read_variant(const char *word, struct tuning_line *line)
+{
+    if (line->operation == OPERATION_PACK) {
+        line->turned = strcmp(word, "turned") == 0;
+        return line->turned || strcmp(word, "straight") == 0;
+    }
+    for (int i = 0; i < 4; i++) {
+        if (strcmp(word, layouts[i]) == 0) {
+            line->trans_a = i >= 2;
+            line->trans_b = i % 2 == 1;
+            return true;
+        }
+    }
+    return false;
+}
+
+static carat_status read_line(const struct place_in_file *place, const struct line_kind *kind, char *text,
+                              struct tuning_line *line)
+{
+    char *words[MOST_WORDS] = {NULL};
+    int expected = 3 + kind->has_variant + kind->sizes;
+    int count = cut(text, words);
+    *line = (struct tuning_line){.operation = kind->operation};
+    if (count != expected) {
+        return refuse(place, "a %s has %d words, but this line has %d", kind->word, expected, count);
+    }
+    line->kernel = catalog_find(words[1]);
+    if (line->kernel && line->kernel->operation != kind->operation) {
+        return refuse(place, "%.60s is no row for a %s", words[1], kind->word);
+    }
+    if (kind->has_variant && !read_variant(words[2], line)) {
+        return refuse(place, "'%.60s' is neither %s", words[2],
+                      kind->operation == OPERATION_PACK ? "straight nor turned" : "NN, NT, TN nor TT");
+    }
+    char **sizes = words + 2 + kind->has_variant;
+    for (int i = 0; i < kind->sizes; i++) {
+        if (!read_size(sizes[i], &line->sizes[i])) {
+            return refuse(place, "'%.60s' is no size", sizes[i]);
+        }
+    }
+    if (!read_real(sizes[kind->sizes], &line->microseconds)) {
+        return refuse(place, "'%.60s' is no time", sizes[kind->sizes]);
+    }
+    return CARAT_OK;
+}
+
+static carat_status read_any(const struct place_in_file *place, char *text, tuning_reader *take,
+                             void *context, struct tuning_head *head)
+{
+    char word[16];
+    snprintf(word, sizeof(word), "%.*s", (int)strcspn(text, " \t\r"), text);
+    const struct line_kind *kind = kind_of(word);
+    if (!kind) {
+        return read_head(place, text, head);
+    }
+    if (!head->device[0] || head->clock == 0) {
+        return refuse(place, "a time before the lines 'device' and 'clock'");
+    }
+    struct tuning_line line;
+    CARAT_TRY(read_line(place, kind, text, &line));
+    return take(context, head, &line);
+}
+
+carat_status tuning_read(const char *name, const char *text, size_t length, tuning_reader *take,
+                         void *context, struct tuning_head *head)
+{
+    char first[32];
+    struct place_in_file place = {.name = name};
+    *head = (struct tuning_head){.clock = 0};
+    snprintf(first, sizeof(first), "carat-tuning %d", VERSION);
+    for (const char *at = text, *end = text + length; at < end || place.line == 0;) {
+        const char *newline = at < end ? memchr(at, '\n', (size_t)(end - at)) : NULL;
+        size_t size = (size_t)((newline ? newline : end) - at);
+        char line[MOST_LINE];
+        place.line++;
+        if (size >= sizeof(line) || memchr(at, 0, size)) {
+            return refuse(&place, "no line of text of less than %d characters", MOST_LINE);
+        }
+        memcpy(line, at, size);
+        line[size] = 0;
+        at += size + 1;
+        line[strcspn(line, "\r#")] = 0;
+        if (place.line == 1 && strcmp(line, first) != 0) {
+            return refuse(&place, "a tuning table begins with '%s'", first);
+        }
+        if (place.line > 1 && line[strspn(line, " \t")]) {
+            CARAT_TRY(read_any(&place, line, take, context, head));
+        }
+    }
+    return head->device[0] && head->clock > 0
+               ? CARAT_OK
+               : refuse(&place, "the file ends without the lines 'device' and 'clock'");
+}
+
+carat_status tuning_load(const char *path, char **text, size_t *length)
+{
+    enum { MOST_BYTES = 1 << 26 };
+    *text = NULL;
+    *length = 0;
+    FILE *file = fopen(path, "r");
+    if (!file) {
+        return fail(CARAT_INVALID_ARGUMENT, "%s: %s", path, strerror(errno));
+    }
+    for (size_t room = 1 << 16; room <= MOST_BYTES; room *= 2) {
+        char *longer = realloc(*text, room);
+        if (!longer) {
+            break;
+        }
+        *text = longer;
+        *length += fread(*text + *length, 1, room - *length, file);
+        if (ferror(file)) {
+            break;
+        }
+        if (*length < room) {
+            fclose(file);
+            return CARAT_OK;
+        }
+    }
+    bool unreadable = ferror(file);
+    fclose(file);
+    free(*text);
+    *text = NULL;
+    return unreadable ? fail(CARAT_INVALID_ARGUMENT, "%s: it cannot be read", path)
+                      : fail(CARAT_OUT_OF_HOST_MEMORY, "%s: no memory for so long a file", path);
+}
+
+int tuning_head_text(const struct tuning_head *head, char *text, size_t size)
+{
+    return snprintf(text, size,
+                    "carat-tuning %d\ndevice %s\ncapability %d\nmultiprocessors %d\ndriver %d\nlibrary %s\n"
+                    "clock %.0f\n",
+                    VERSION, head->device, head->capability, head->multiprocessors, head->driver,
+                    head->library, head->clock);
+}
+
+int tuning_line_text(const struct tuning_line *line, char *text, size_t size)
+{
+    const char *name = line->kernel->name;
+    if (line->operation == OPERATION_GEMM) {
+        return snprintf(text, size, "product %s %s %" PRId64 " %" PRId64 " %" PRId64 " %.3f\n", name,
+                        layouts[line->trans_a * 2 + line->trans_b], line->sizes[0], line->sizes[1],
+                        line->sizes[2], line->microseconds);
+    }
+    if (line->operation == OPERATION_PACK) {
+        return snprintf(text, size, "pack %s %s %" PRId64 " %" PRId64 " %.3f\n", name,
+                        line->turned ? "turned" : "straight", line->sizes[0], line->sizes[1],
+                        line->microseconds);
+    }
+    return snprintf(text, size, "reduce %s %" PRId64 " %" PRId64 " %.3f\n", name, line->sizes[0],
+                    line->sizes[1], line->microseconds);
+}
+
+carat_gemm_problem tuning_problem(const struct kernel *kernel, bool trans_a, bool trans_b, int64_t m,
+                                  int64_t n, int64_t k)
+{
+    carat_gemm_problem problem = carat_gemm_describe((carat_type)kernel->element, m, n, k);
+    problem.order = CARAT_COLUMN_MAJOR;
+    problem.op_a = trans_a ? CARAT_TRANSPOSE : CARAT_NO_TRANSPOSE;
+    problem.op_b = trans_b ? CARAT_TRANSPOSE : CARAT_NO_TRANSPOSE;
+    if (kernel->element_b) {
+        problem.type_b = (carat_type)kernel->element_b;
+    }
+    if (kernel->accuracy == ACCURACY_FAST) {
+        problem.accuracy = CARAT_ACCURACY_FAST;
+    }
+    return problem;
+}
+
+/* ---- Grids ---- */
+
+static const struct tuning_axes product_axes = {
+    {9, 5, 3}, {{-7, -4, -2, -1, 0, 1, 2, 3, 5}, {5, 7, 9, 11, 13}, {-3, 0, 3}}};
+static const struct tuning_axes pack_axes = {{4, 5, 1}, {{4, 7, 10, 13}, {2, 5, 8, 11, 14}, {0}}};
+static const struct tuning_axes reduce_axes = {{5, 4, 1}, {{8, 12, 16, 19, 22}, {1, 2, 4, 5}, {0}}};
+
+const struct tuning_axes *tuning_axes(int operation)
+{
+    return operation == OPERATION_GEMM   ? &product_axes
+           : operation == OPERATION_PACK ? &pack_axes
+                                         : &reduce_axes;
+}
+
+/* Logarithms of factors at the knots; until finish() sums of them, and how many. */
+struct grid {
+    float values[TUNING_MOST_KNOTS * TUNING_MOST_KNOTS * 3];
+    short counts[TUNING_MOST_KNOTS * TUNING_MOST_KNOTS * 3];
+};
+
+struct tuning_table {
+    struct device_traits traits; /* without a table */
+    struct grid **grids;         /* TUNING_VARIANTS a row of the catalogue; NULL: nothing measured */
+};
+
+static int index_of(const int knots[3])
+{
+    return (knots[2] * TUNING_MOST_KNOTS + knots[1]) * TUNING_MOST_KNOTS + knots[0];
+}
+
+static int nearest_knot(const struct tuning_axes *axes, int axis, double x)
+{
+    int nearest = 0;
+    for (int i = 1; i < axes->counts[axis]; i++) {
+        if (fabs(axes->knots[axis][i] - x) < fabs(axes->knots[axis][nearest] - x)) {
+            nearest = i;
+        }
+    }
+    return nearest;
+}
+
+static struct grid **grid_of(const struct tuning_table *table, const struct kernel *kernel, int variant)
+{
+    return &table->grids[(kernel - carat_catalog) * TUNING_VARIANTS + variant];
+}
+
+static carat_status learn(const struct tuning_table *table, const struct kernel *kernel, int variant,
+                          struct tuning_point point, double factor)
+{
+    struct grid **grid = grid_of(table, kernel, variant);
+    if (!*grid) {
+        *grid = calloc(1, sizeof(**grid));
+    }
+    if (!*grid) {
+        return fail(CARAT_OUT_OF_HOST_MEMORY, "no memory for a tuning table");
+    }
+    const struct tuning_axes *axes = tuning_axes(kernel->operation);
+    int knots[3];
+    for (int axis = 0; axis < 3; axis++) {
+        knots[axis] = nearest_knot(axes, axis, point.at[axis]);
+    }
+    (*grid)->values[index_of(knots)] += (float)log(factor);
+    (*grid)->counts[index_of(knots)]++;
+    return CARAT_OK;
+}
+
+/* A walk over all knots of a grid; knots begins with {-1, 0, 0}. */
+static bool next_knot(const struct tuning_axes *axes, int knots[3])
+{
+    for (int axis = 0; axis < 3; axis++) {
+        if (++knots[axis] < axes->counts[axis]) {
+            return true;
+        }
+        knots[axis] = 0;
+    }
+    return false;
+}
+
+/* What the measured knot next to one that was not measured says. */
+static float nearest_value(const struct tuning_axes *axes, const struct grid *grid, const int from[3])
+{
+    float value = 0;
+    int least = INT32_MAX;
+    for (int knots[3] = {-1, 0, 0}; next_knot(axes, knots);) {
+        int distance = 0;
+        for (int axis = 0; axis < 3; axis++) {
+            distance += (knots[axis] - from[axis]) * (knots[axis] - from[axis]);
+        }
+        if (grid->counts[index_of(knots)] > 0 && distance < least) {
+            least = distance;
+            value = grid->values[index_of(knots)];
+        }
+    }
+    return value;
+}
+
+/* Turns sums into means, and fills what was not measured. */
+static void finish(const struct tuning_axes *axes, struct grid *grid)
+{
+    for (int knots[3] = {-1, 0, 0}; next_knot(axes, knots);) {
+        int i = index_of(knots);
+        if (grid->counts[i] > 0) {
+            grid->values[i] /= (float)grid->counts[i];
+        }
+    }
+    for (int knots[3] = {-1, 0, 0}; next_knot(axes, knots);) {
+        if (grid->counts[index_of(knots)] == 0) {
+            grid->values[index_of(knots)] = nearest_value(axes, grid, knots);
+        }
+    }
+}
+
+/* The knot below x, and the share of the way to the next one; at the ends the last knots hold on. */
+static int locate(const struct tuning_axes *axes, int axis, double x, double *share)
+{
+    const double *knots = axes->knots[axis];
+    int last = axes->counts[axis] - 1;
+    int i = 0;
+    while (i < last - 1 && x >= knots[i + 1]) {
+        i++;
+    }
+    *share = last == 0 ? 0 : fmin(1, fmax(0, (x - knots[i]) / (knots[i + 1] - knots[i])));
+    return i;
+}
+
+double tuning_factor(const struct tuning_table *table, const struct kernel *kernel, int variant,
+                     struct tuning_point point, bool *known)
+{
+    const struct grid *grid = *grid_of(table, kernel, variant);
+    if (known) {
+        *known = grid != NULL;
+    }
+    if (!grid) {
+        return 1;
+    }
+    const struct tuning_axes *axes = tuning_axes(kernel->operation);
+    int below[3];
+    double shares[3];
+    for (int axis = 0; axis < 3; axis++) {
+        below[axis] = locate(axes, axis, point.at[axis], &shares[axis]);
+    }
+    double sum = 0;
+    for (int corner = 0; corner < 8; corner++) {
+        int knots[3];
+        double weight = 1;
+        for (int axis = 0; axis < 3; axis++) {
+            int up = corner >> axis & 1;
+            knots[axis] = below[axis] + up;
+            weight *= up ? shares[axis] : 1 - shares[axis];
+        }
+        if (weight > 0) {
+            sum += weight * (double)grid->values[index_of(knots)];
+        }
+    }
+    return exp(sum);
+}
+
+/* ---- Tables ---- */
+
+void tuning_close(struct tuning_table *table)
+{
+    if (table && table->grids) {
+        for (int i = 0; i < carat_catalog_count * TUNING_VARIANTS; i++) {
+            free(table->grids[i]);
+        }
+        free(table->grids);
+    }
+    free(table);
+}
+
+/* Takes a line into the table, if its device and row are at hand. */
+static carat_status take_line(void *context, const struct tuning_head *head, const struct tuning_line *line)
+{
+    const struct tuning_table *table = context;
+    if (!line->kernel || strcmp(head->device, table->traits.name) != 0) {
+        return CARAT_OK;
+    }
+    double cycles;
+    int variant;
+    struct tuning_point point;
+    if (!plan_predict(&table->traits, line, &cycles, &variant, &point)) {
+        return CARAT_OK;
+    }
+    return learn(table, line->kernel, variant, point, line->microseconds * head->clock / cycles);
+}
+
+carat_status tuning_parse(const struct device_traits *traits, const char *name, const char *text,
+                          size_t length, struct tuning_table **table)
+{
+    *table = NULL;
+    struct tuning_table *made = calloc(1, sizeof(*made));
+    if (made) {
+        made->traits = *traits;
+        made->traits.tuning = NULL;
+        made->grids = calloc((size_t)carat_catalog_count * TUNING_VARIANTS, sizeof(*made->grids));
+    }
+    if (!made || !made->grids) {
+        free(made);
+        return fail(CARAT_OUT_OF_HOST_MEMORY, "no memory for a tuning table");
+    }
+    struct tuning_head head;
+    carat_status status = tuning_read(name, text, length, take_line, made, &head);
+    if (status != CARAT_OK || strcmp(head.device, traits->name) != 0) {
+        tuning_close(made);
+        return status;
+    }
+    for (int i = 0; i < carat_catalog_count * TUNING_VARIANTS; i++) {
+        if (made->grids[i]) {
+            finish(tuning_axes(carat_catalog[i / TUNING_VARIANTS].operation), made->grids[i]);
+        }
+    }
+    *table = made;
+    return CARAT_OK;
+}
+
+carat_status tuning_open(const struct device_traits *traits, struct tuning_table **table)
+{
+    const char *path = getenv("CARAT_TUNING");
+    *table = NULL;
+    if (path) {
+        char *text = NULL;
+        size_t length = 0;
+        if (*path) {
+            CARAT_TRY(tuning_load(path, &text, &length));
+        }
+        carat_status status = *path ? tuning_parse(traits, path, text, length, table) : CARAT_OK;
+        free(text);
+        return status;
+    }
+    for (const struct tuning_source *source = carat_tunings; source->name && !*table; source++) {
+        CARAT_TRY(tuning_parse(traits, source->name, source->text, (size_t)(source->text_end - source->text),
+                               table));
+    }
+    return CARAT_OK;
+}

@@ -1,0 +1,121 @@
+/*
+ * tuning.h - measured corrections of the cost model, for one device.
+ *
+ * A table is a text file that 'carat tune' writes. Its head names a device; every other line is one measured
+ * time, of a product, a pack or a reduce alone:
+ *
+ *     carat-tuning 1
+ *     device NVIDIA H200
+ *     clock 1980
+ *     product wgmma_bf16_tn_128x128 TN 1536 1408 512 11.234      row, layout, m n k, microseconds
+ *     pack pack_2 straight 1023 2112 4.567                       row, length and number of columns
+ *     reduce reduce_f32 1048576 4 9.876                          row, elements of D, parts of K
+ *
+ * As it is read, each time is divided by what the model foresees, and the factor goes to the nearest point of a
+ * coarse grid, one a row and layout. The planner multiplies its prediction by what lies between the points of
+ * the grid, so that shapes which nobody measured profit. Times are kept and not factors, so that a table stays
+ * true when the model changes.
+ */
+#ifndef CARAT_TUNING_H
+#define CARAT_TUNING_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "carat/carat.h"
+#include "catalog.h"
+
+struct device_traits;
+struct tuning_table;
+
+/* ---- Lines ---- */
+
+/* One measured time. */
+struct tuning_line {
+    int operation;               /* OPERATION_GEMM, _PACK or _REDUCE */
+    const struct kernel *kernel; /* NULL: this build has no row of that name */
+    bool trans_a;                /* product */
+    bool trans_b;
+    bool turned;      /* pack: the operand is transposed on its way */
+    int64_t sizes[3]; /* product: m n k; pack: length, columns; reduce: elements, parts */
+    double microseconds;
+};
+
+/* What stands above them. */
+struct tuning_head {
+    char device[128];
+    int capability;
+    int multiprocessors;
+    int driver;
+    char library[32];
+    double clock; /* MHz, by which times are cycles */
+};
+
+/* Is shown every line; what it returns but CARAT_OK ends the reading. */
+typedef carat_status tuning_reader(void *context, const struct tuning_head *head,
+                                   const struct tuning_line *line);
+
+/* Reads a table; name is the file's in messages. CARAT_INVALID_ARGUMENT, with file and line, where it is none. */
+carat_status tuning_read(const char *name, const char *text, size_t length, tuning_reader *take,
+                         void *context, struct tuning_head *head);
+
+/* The whole of a file, for tuning_read(); free() it. */
+carat_status tuning_load(const char *path, char **text, size_t *length);
+
+/* Writes them as text, with the newline; the length, as snprintf() does. */
+int tuning_head_text(const struct tuning_head *head, char *text, size_t size);
+int tuning_line_text(const struct tuning_line *line, char *text, size_t size);
+
+/* The product that a row is measured with: column-major and tightly packed. */
+carat_gemm_problem tuning_problem(const struct kernel *kernel, bool trans_a, bool trans_b, int64_t m,
+                                  int64_t n, int64_t k);
+
+/* ---- Tables ---- */
+
+/*
+ * The table for a CUDA device: that of the file in the environment's CARAT_TUNING, else the one in the library.
+ * NULL in *table where there is none for this device, where CARAT_TUNING is empty, and on failure.
+ */
+carat_status tuning_open(const struct device_traits *traits, struct tuning_table **table);
+
+/* The same of a text, for this device or NULL. */
+carat_status tuning_parse(const struct device_traits *traits, const char *name, const char *text,
+                          size_t length, struct tuning_table **table);
+
+/* NULL is allowed. */
+void tuning_close(struct tuning_table *table);
+
+/* Where on the grid something lies: in powers of two, see tuning_axes(). */
+struct tuning_point {
+    double at[3];
+};
+
+/* Of one row there are so many grids: by layout and alignment, or turned and not. */
+enum { TUNING_VARIANTS = 8 };
+
+/* Measured time over predicted time; 1 where nothing is known of the row, and *known (may be NULL) is false. */
+double tuning_factor(const struct tuning_table *table, const struct kernel *kernel, int variant,
+                     struct tuning_point point, bool *known);
+
+/*
+ * The points of the grid of an operation. Products: blocks a multiprocessor; k of a part; and how much less of a
+ * tile is in use along n than along m. Packs: length, columns. Reduces: elements, parts.
+ */
+enum { TUNING_MOST_KNOTS = 10 };
+struct tuning_axes {
+    int counts[3];
+    double knots[3][TUNING_MOST_KNOTS];
+};
+const struct tuning_axes *tuning_axes(int operation);
+
+/* ---- What the build found in tuning/ ---- */
+
+struct tuning_source {
+    const char *name;
+    const char *text;
+    const char *text_end;
+};
+extern const struct tuning_source carat_tunings[]; /* ends with a name that is NULL */
+
+#endif
