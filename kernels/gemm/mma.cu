@@ -624,6 +624,9 @@ KERNEL __launch_bounds__(THREADS_X, MIN_BLOCKS) KERNEL_NAME(gemm_arguments argum
     /* The block's share waits here for the last part: the loop has no register left for it. */
     __shared__ block_share kept;
     block_share share = share_of_block(&arguments, BAND);
+    wait_for_kernels_before();
+    let_next_kernel_begin();
+
     if (alpha_is_zero(arguments.alpha,
                       ELEMENT == ELEMENT_S8 ? arguments.epilogue.result_type : ELEMENT_F32)) {
         share.k_end = share.k_begin;

@@ -732,6 +732,8 @@ KERNEL __launch_bounds__(THREADS_X, MIN_BLOCKS) KERNEL_NAME(const gemm_arguments
     __shared__ work work;
     __shared__ slots slots;
 
+    wait_for_kernels_before();
+    let_next_kernel_begin();
     if (threadIdx.x == 0) {
         work = work_of_block(&arguments);
     }

@@ -38,7 +38,6 @@
 #include "kernel.h"
 
 #include "../ptx/cluster.h"
-#include "../ptx/dependent.h"
 #include "../ptx/mbarrier.h"
 #include "../ptx/tensor_copy.h"
 #include "tiles.h"

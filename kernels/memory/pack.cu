@@ -280,6 +280,8 @@ static __device__ inline void pack_turned(const pack_operand *operand, uint32_t 
 
 KERNEL __launch_bounds__(THREADS_X, MIN_BLOCKS) KERNEL_NAME(const pack_arguments arguments)
 {
+    wait_for_kernels_before();
+    let_next_kernel_begin();
     /* The product will not look at what it need not multiply by 0. */
     if (alpha_is_zero(arguments.alpha, arguments.result_type)) {
         return;

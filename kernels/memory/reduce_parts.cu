@@ -99,6 +99,8 @@ static __device__ inline void finish_element(const reduce_arguments *arguments, 
 
 KERNEL KERNEL_NAME(reduce_arguments arguments)
 {
+    wait_for_kernels_before();
+    let_next_kernel_begin();
     int64_t size = arguments.m * arguments.n;
     int64_t total = size * arguments.batch;
     int64_t index = (int64_t)blockIdx.x * THREADS_X + threadIdx.x;

@@ -159,6 +159,11 @@ void copy_async_4(void *to_shared, const void *from_global, int valid);
 void copy_async_8(void *to_shared, const void *from_global, int valid);
 void copy_async_16(void *to_shared, const void *from_global, int valid);
 void copy_async_commit(void);
+
+/* One kernel runs at a time here, after those before it. */
+static inline void wait_for_kernels_before(void) {}
+static inline void let_next_kernel_begin(void) {}
+
 void copy_async_wait(int pending);
 
 /* The lanes of a warp meet, lay out their fragments, and each sums its own results in k order. */
