@@ -147,18 +147,15 @@ static carat_status add_products(struct jobs *jobs, const struct kernel *kernel,
     int knots[3];
     for (knots[2] = 0; knots[2] < axes->counts[2]; knots[2]++) {
         double lean = axes->knots[2][knots[2]];
-        if (lean != 0 && is_narrow(kernel)) {
-            continue;
+        bool narrow = lean != 0 && is_narrow(kernel);
+        if (narrow && lean > 0 != kernel->tile_m > kernel->tile_n) {
+            continue; /* along the narrow side there is nothing to leave out */
         }
+        /* Less than the long side of a narrow tile is no more than one block. */
+        int loads = narrow ? 1 : axes->counts[0];
         for (knots[1] = 0; knots[1] < axes->counts[1]; knots[1]++) {
-            int64_t k = (int64_t)exp2(axes->knots[1][knots[1]]);
-            bool next_too =
-                knots[1] + 1 < axes->counts[1] && exp2(axes->knots[1][knots[1] + 1]) <= kernel->tile_k;
-            if (next_too) {
-                continue; /* every k is rounded up to the tile's, so it would be the same product */
-            }
-            k = k > kernel->tile_k ? k : kernel->tile_k;
-            for (knots[0] = 0; knots[0] < axes->counts[0]; knots[0]++) {
+            int64_t k = kernel->tile_k * (int64_t)exp2(axes->knots[1][knots[1]]);
+            for (knots[0] = 0; knots[0] < loads; knots[0]++) {
                 int64_t *sizes = job.line.sizes;
                 spread_blocks(kernel, multiprocessors * exp2(axes->knots[0][knots[0]]), lean, &sizes[0],
                               &sizes[1]);

@@ -426,12 +426,12 @@ static struct tuning_point product_point(const struct device_traits *traits,
     const struct problem *to = &candidate->product;
     int64_t size = (int64_t)carat_type_size(to->type_a);
     bool aligned = (to->lda * size | to->ldb * size | to->align_a | to->align_b) % MAP_ALIGNMENT == 0;
-    int64_t k =
-        candidate->parts > 1 ? candidate->k_per_part : round_up(to->k > 0 ? to->k : 1, kernel->tile_k);
+    int64_t k = candidate->parts > 1 ? candidate->k_per_part : to->k > 0 ? to->k : 1;
+    double load = (double)candidate->blocks / traits->multiprocessors;
     *variant = to->trans_a << 2 | to->trans_b << 1 | aligned;
     return (struct tuning_point){{
-        log2((double)candidate->blocks / traits->multiprocessors),
-        log2((double)k),
+        log2(load > 1 ? ceil(load) : load),
+        log2((double)ceiling(k, kernel->tile_k)),
         log2(used_share(to->n, kernel->tile_n) / used_share(to->m, kernel->tile_m)),
     }};
 }

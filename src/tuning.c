@@ -14,6 +14,9 @@
 
 enum { MOST_LINE = 300, MOST_WORDS = 8, VERSION = 1 };
 
+/* Thin problems are like other thin ones first. */
+enum { OTHER_PLANE = 100 };
+
 static const char *const layouts[4] = {"NN", "NT", "TN", "TT"};
 
 /* ---- Text ---- */
@@ -288,7 +291,7 @@ carat_gemm_problem tuning_problem(const struct kernel *kernel, bool trans_a, boo
 /* ---- Grids ---- */
 
 static const struct tuning_axes product_axes = {
-    {9, 5, 3}, {{-7, -4, -2, -1, 0, 1, 2, 3, 5}, {5, 7, 9, 11, 13}, {-3, 0, 3}}};
+    {9, 5, 3}, {{-7, -4, -2, -1, 0, 1, 2, 3, 5}, {0, 2, 4, 6, 8}, {-3, 0, 3}}};
 static const struct tuning_axes pack_axes = {{4, 5, 1}, {{4, 7, 10, 13}, {2, 5, 8, 11, 14}, {0}}};
 static const struct tuning_axes reduce_axes = {{5, 4, 1}, {{8, 12, 16, 19, 22}, {1, 2, 4, 5}, {0}}};
 
@@ -371,7 +374,8 @@ static float nearest_value(const struct tuning_axes *axes, const struct grid *gr
     for (int knots[3] = {-1, 0, 0}; next_knot(axes, knots);) {
         int distance = 0;
         for (int axis = 0; axis < 3; axis++) {
-            distance += (knots[axis] - from[axis]) * (knots[axis] - from[axis]);
+            int steps = knots[axis] - from[axis];
+            distance += steps * steps * (axis == 2 ? OTHER_PLANE : 1);
         }
         if (grid->counts[index_of(knots)] > 0 && distance < least) {
             least = distance;

@@ -99,7 +99,7 @@ double tuning_factor(const struct tuning_table *table, const struct kernel *kern
                      struct tuning_point point, bool *known);
 
 /*
- * The points of the grid of an operation. Products: blocks a multiprocessor; k of a part; and how much less of a
+ * The points of the grid of an operation. Products: blocks a multiprocessor; tiles of k in a part; and how much less of a
  * tile is in use along n than along m. Packs: length, columns. Reduces: elements, parts.
  */
 enum { TUNING_MOST_KNOTS = 10 };
