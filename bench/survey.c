@@ -148,7 +148,7 @@ static carat_status add_products(struct jobs *jobs, const struct kernel *kernel,
     for (knots[2] = 0; knots[2] < axes->counts[2]; knots[2]++) {
         double lean = axes->knots[2][knots[2]];
         bool narrow = lean != 0 && is_narrow(kernel);
-        if (narrow && lean > 0 != kernel->tile_m > kernel->tile_n) {
+        if (narrow && (lean > 0) != (kernel->tile_m > kernel->tile_n)) {
             continue; /* along the narrow side there is nothing to leave out */
         }
         /* Less than the long side of a narrow tile is no more than one block. */

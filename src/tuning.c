@@ -14,29 +14,29 @@
 
 enum { MOST_LINE = 300, MOST_WORDS = 8, VERSION = 1 };
 
-/* Thin problems are like other thin ones first. */
-enum { OTHER_PLANE = 100 };
-
 static const char *const layouts[4] = {"NN", "NT", "TN", "TT"};
 
 /* ---- Text ---- */
 
-/* The line that is being read, for messages. */
-struct place_in_file {
+enum { ROW_SLOTS = 512 };
+
+/* The line that is being read, for messages; and the rows found so far, for many lines are of one row. */
+struct reading {
     const char *name;
     int line;
+    const struct kernel *rows[ROW_SLOTS];
 };
 
 /* Fails, with file and line before the words. */
-__attribute__((format(printf, 2, 3))) static carat_status refuse(const struct place_in_file *place,
-                                                                 const char *format, ...)
+__attribute__((format(printf, 2, 3))) static carat_status refuse(struct reading *reading, const char *format,
+                                                                 ...)
 {
     char words[300];
     va_list list;
     va_start(list, format);
     vsnprintf(words, sizeof(words), format, list);
     va_end(list);
-    return fail(CARAT_INVALID_ARGUMENT, "%s, line %d: %s", place->name, place->line, words);
+    return fail(CARAT_INVALID_ARGUMENT, "%s, line %d: %s", reading->name, reading->line, words);
 }
 
 /* Cuts a line into words at its blanks; more than there is room for count, but are lost. */
@@ -69,7 +69,7 @@ static bool read_real(const char *word, double *value)
     return *word >= '0' && *word <= '9' && *end == 0 && isfinite(*value) && *value > 0;
 }
 
-static carat_status read_head(const struct place_in_file *place, char *line, struct tuning_head *head)
+static carat_status read_head(struct reading *reading, char *line, struct tuning_head *head)
 {
     char *value = line + strcspn(line, " \t");
     if (*value) {
@@ -92,7 +92,7 @@ static carat_status read_head(const struct place_in_file *place, char *line, str
     } else if (strcmp(line, "clock") == 0 && read_real(value, &head->clock)) {
         return CARAT_OK;
     } else {
-        return refuse(place, "'%.60s %.60s' is no line of a tuning table", line, value);
+        return refuse(reading, "'%.60s %.60s' is no line of a tuning table", line, value);
     }
     return CARAT_OK;
 }
@@ -136,7 +136,20 @@ static bool read_variant(const char *word, struct tuning_line *line)
     return false;
 }
 
-static carat_status read_line(const struct place_in_file *place, const struct line_kind *kind, char *text,
+static const struct kernel *find_row(struct reading *reading, const char *name)
+{
+    unsigned hash = 0;
+    for (const char *at = name; *at; at++) {
+        hash = hash * 31 + (unsigned char)*at;
+    }
+    const struct kernel **slot = &reading->rows[hash % ROW_SLOTS];
+    if (!*slot || strcmp((*slot)->name, name) != 0) {
+        *slot = catalog_find(name);
+    }
+    return *slot;
+}
+
+static carat_status read_line(struct reading *reading, const struct line_kind *kind, char *text,
                               struct tuning_line *line)
 {
     char *words[MOST_WORDS] = {NULL};
@@ -144,42 +157,42 @@ static carat_status read_line(const struct place_in_file *place, const struct li
     int count = cut(text, words);
     *line = (struct tuning_line){.operation = kind->operation};
     if (count != expected) {
-        return refuse(place, "a %s has %d words, but this line has %d", kind->word, expected, count);
+        return refuse(reading, "a %s has %d words, but this line has %d", kind->word, expected, count);
     }
-    line->kernel = catalog_find(words[1]);
+    line->kernel = find_row(reading, words[1]);
     if (line->kernel && line->kernel->operation != kind->operation) {
-        return refuse(place, "%.60s is no row for a %s", words[1], kind->word);
+        return refuse(reading, "%.60s is no row for a %s", words[1], kind->word);
     }
     if (kind->has_variant && !read_variant(words[2], line)) {
-        return refuse(place, "'%.60s' is neither %s", words[2],
+        return refuse(reading, "'%.60s' is neither %s", words[2],
                       kind->operation == OPERATION_PACK ? "straight nor turned" : "NN, NT, TN nor TT");
     }
     char **sizes = words + 2 + kind->has_variant;
     for (int i = 0; i < kind->sizes; i++) {
         if (!read_size(sizes[i], &line->sizes[i])) {
-            return refuse(place, "'%.60s' is no size", sizes[i]);
+            return refuse(reading, "'%.60s' is no size", sizes[i]);
         }
     }
     if (!read_real(sizes[kind->sizes], &line->microseconds)) {
-        return refuse(place, "'%.60s' is no time", sizes[kind->sizes]);
+        return refuse(reading, "'%.60s' is no time", sizes[kind->sizes]);
     }
     return CARAT_OK;
 }
 
-static carat_status read_any(const struct place_in_file *place, char *text, tuning_reader *take,
-                             void *context, struct tuning_head *head)
+static carat_status read_any(struct reading *reading, char *text, tuning_reader *take, void *context,
+                             struct tuning_head *head)
 {
     char word[16];
     snprintf(word, sizeof(word), "%.*s", (int)strcspn(text, " \t\r"), text);
     const struct line_kind *kind = kind_of(word);
     if (!kind) {
-        return read_head(place, text, head);
+        return read_head(reading, text, head);
     }
     if (!head->device[0] || head->clock == 0) {
-        return refuse(place, "a time before the lines 'device' and 'clock'");
+        return refuse(reading, "a time before the lines 'device' and 'clock'");
     }
     struct tuning_line line;
-    CARAT_TRY(read_line(place, kind, text, &line));
+    CARAT_TRY(read_line(reading, kind, text, &line));
     return take(context, head, &line);
 }
 
@@ -187,31 +200,31 @@ carat_status tuning_read(const char *name, const char *text, size_t length, tuni
                          void *context, struct tuning_head *head)
 {
     char first[32];
-    struct place_in_file place = {.name = name};
+    struct reading reading = {.name = name};
     *head = (struct tuning_head){.clock = 0};
     snprintf(first, sizeof(first), "carat-tuning %d", VERSION);
-    for (const char *at = text, *end = text + length; at < end || place.line == 0;) {
+    for (const char *at = text, *end = text + length; at < end || reading.line == 0;) {
         const char *newline = at < end ? memchr(at, '\n', (size_t)(end - at)) : NULL;
         size_t size = (size_t)((newline ? newline : end) - at);
         char line[MOST_LINE];
-        place.line++;
+        reading.line++;
         if (size >= sizeof(line) || memchr(at, 0, size)) {
-            return refuse(&place, "no line of text of less than %d characters", MOST_LINE);
+            return refuse(&reading, "no line of text of less than %d characters", MOST_LINE);
         }
         memcpy(line, at, size);
         line[size] = 0;
         at += size + 1;
         line[strcspn(line, "\r#")] = 0;
-        if (place.line == 1 && strcmp(line, first) != 0) {
-            return refuse(&place, "a tuning table begins with '%s'", first);
+        if (reading.line == 1 && strcmp(line, first) != 0) {
+            return refuse(&reading, "a tuning table begins with '%s'", first);
         }
-        if (place.line > 1 && line[strspn(line, " \t")]) {
-            CARAT_TRY(read_any(&place, line, take, context, head));
+        if (reading.line > 1 && line[strspn(line, " \t")]) {
+            CARAT_TRY(read_any(&reading, line, take, context, head));
         }
     }
     return head->device[0] && head->clock > 0
                ? CARAT_OK
-               : refuse(&place, "the file ends without the lines 'device' and 'clock'");
+               : refuse(&reading, "the file ends without the lines 'device' and 'clock'");
 }
 
 carat_status tuning_load(const char *path, char **text, size_t *length)
@@ -310,7 +323,8 @@ struct grid {
 
 struct tuning_table {
     struct device_traits traits; /* without a table */
-    struct grid **grids;         /* TUNING_VARIANTS a row of the catalogue; NULL: nothing measured */
+    bool is_empty;
+    struct grid **grids; /* TUNING_VARIANTS a row of the catalogue; NULL: nothing measured */
 };
 
 static int index_of(const int knots[3])
@@ -366,26 +380,28 @@ static bool next_knot(const struct tuning_axes *axes, int knots[3])
     return false;
 }
 
-/* What the measured knot next to one that was not measured says. */
-static float nearest_value(const struct tuning_axes *axes, const struct grid *grid, const int from[3])
+/* What the nearest measured knot on the same line along an axis says of one that was not measured. */
+static bool nearest_value(const struct tuning_axes *axes, const struct grid *grid, const int from[3],
+                          int axis, float *value)
 {
-    float value = 0;
-    int least = INT32_MAX;
-    for (int knots[3] = {-1, 0, 0}; next_knot(axes, knots);) {
-        int distance = 0;
-        for (int axis = 0; axis < 3; axis++) {
-            int steps = knots[axis] - from[axis];
-            distance += steps * steps * (axis == 2 ? OTHER_PLANE : 1);
-        }
-        if (grid->counts[index_of(knots)] > 0 && distance < least) {
-            least = distance;
-            value = grid->values[index_of(knots)];
+    for (int distance = 1; distance < axes->counts[axis]; distance++) {
+        for (int sign = -1; sign <= 1; sign += 2) {
+            int knots[3] = {from[0], from[1], from[2]};
+            knots[axis] += sign * distance;
+            bool inside = knots[axis] >= 0 && knots[axis] < axes->counts[axis];
+            if (inside && grid->counts[index_of(knots)] > 0) {
+                *value = grid->values[index_of(knots)];
+                return true;
+            }
         }
     }
-    return value;
+    return false;
 }
 
-/* Turns sums into means, and fills what was not measured. */
+/*
+ * Turns sums into means, and fills what was not measured: from other numbers of blocks, where there are none
+ * from other k, and last from problems of another thinness.
+ */
 static void finish(const struct tuning_axes *axes, struct grid *grid)
 {
     for (int knots[3] = {-1, 0, 0}; next_knot(axes, knots);) {
@@ -394,9 +410,13 @@ static void finish(const struct tuning_axes *axes, struct grid *grid)
             grid->values[i] /= (float)grid->counts[i];
         }
     }
-    for (int knots[3] = {-1, 0, 0}; next_knot(axes, knots);) {
-        if (grid->counts[index_of(knots)] == 0) {
-            grid->values[index_of(knots)] = nearest_value(axes, grid, knots);
+    for (int axis = 0; axis < 3; axis++) {
+        const struct grid before = *grid;
+        for (int knots[3] = {-1, 0, 0}; next_knot(axes, knots);) {
+            int i = index_of(knots);
+            if (before.counts[i] == 0 && nearest_value(axes, &before, knots, axis, &grid->values[i])) {
+                grid->counts[i] = 1;
+            }
         }
     }
 }
@@ -462,7 +482,7 @@ void tuning_close(struct tuning_table *table)
 /* Takes a line into the table, if its device and row are at hand. */
 static carat_status take_line(void *context, const struct tuning_head *head, const struct tuning_line *line)
 {
-    const struct tuning_table *table = context;
+    struct tuning_table *table = context;
     if (!line->kernel || strcmp(head->device, table->traits.name) != 0) {
         return CARAT_OK;
     }
@@ -472,6 +492,7 @@ static carat_status take_line(void *context, const struct tuning_head *head, con
     if (!plan_predict(&table->traits, line, &cycles, &variant, &point)) {
         return CARAT_OK;
     }
+    table->is_empty = false;
     return learn(table, line->kernel, variant, point, line->microseconds * head->clock / cycles);
 }
 
@@ -483,6 +504,7 @@ carat_status tuning_parse(const struct device_traits *traits, const char *name, 
     if (made) {
         made->traits = *traits;
         made->traits.tuning = NULL;
+        made->is_empty = true;
         made->grids = calloc((size_t)carat_catalog_count * TUNING_VARIANTS, sizeof(*made->grids));
     }
     if (!made || !made->grids) {
@@ -491,7 +513,7 @@ carat_status tuning_parse(const struct device_traits *traits, const char *name, 
     }
     struct tuning_head head;
     carat_status status = tuning_read(name, text, length, take_line, made, &head);
-    if (status != CARAT_OK || strcmp(head.device, traits->name) != 0) {
+    if (status != CARAT_OK || made->is_empty) {
         tuning_close(made);
         return status;
     }

@@ -79,7 +79,7 @@ carat_gemm_problem tuning_problem(const struct kernel *kernel, bool trans_a, boo
  */
 carat_status tuning_open(const struct device_traits *traits, struct tuning_table **table);
 
-/* The same of a text, for this device or NULL. */
+/* The same of a text; NULL where it has nothing for this device. */
 carat_status tuning_parse(const struct device_traits *traits, const char *name, const char *text,
                           size_t length, struct tuning_table **table);
 
