@@ -404,7 +404,7 @@ static void look_at_parts(void *context, const struct candidate *way)
 /* A reduce alone, of a product of its type. */
 static carat_status measure_reduce(struct surveyor *surveyor, struct tuning_line *line)
 {
-    enum { K_OF_PART = 64 };
+    enum { K_OF_PART = 16 };
     static const enum step_kind reduce = STEP_REDUCE;
     const struct kernel type = {.element = line->kernel->element};
     int64_t side = (int64_t)sqrt((double)line->sizes[0]);

@@ -128,6 +128,19 @@ static void print_head(const char *what, bool measured)
            "peak", measured ? "us" : "");
 }
 
+/* Whether times are of a table, measured nearby, or of the model alone. */
+static void print_grounds(const struct candidate *candidates, int count)
+{
+    int corrected = 0;
+    for (int i = 0; i < count; i++) {
+        corrected += candidates[i].corrected;
+    }
+    if (corrected > 0) {
+        printf("%d of %d kernels' times are corrected by a table of times measured on this device\n",
+               corrected, count);
+    }
+}
+
 /* Every row that can do it in its best way, cheapest first by the model; then those that cannot, and why. */
 static void print_candidates(const struct place *place, const struct plan *plan,
                              const struct candidate *candidates, int count, const char *layout,
@@ -153,6 +166,7 @@ static void print_candidates(const struct place *place, const struct plan *plan,
             printf("%-30s %s\n", row->name, why);
         }
     }
+    print_grounds(candidates, count);
 }
 
 /* All ways that the planner looks at. */
@@ -360,6 +374,7 @@ int command_explain(int argc, char **argv)
         .option_count = sizeof(options) / sizeof(options[0]),
         .notes = "model us: the model's cycles at the device's highest clock; it ranks, and knows nothing of "
                  "power.\n"
+                 "Where there is a table of the device (carat tune), it has corrected them.\n"
                  "+12%: the model's time over that of the cheapest.\n\n"
                  "  carat explain --type bf16 --layout TN 4096 16 8192\n"
                  "  carat explain --type e4m3 --type-d e4m3 --bias row --activation silu --lda 1001 1000 "

@@ -80,6 +80,20 @@ static void print_totals(const char *path, const struct survey_totals *totals)
     printf("\n");
 }
 
+/* Whether every word of a list, separated by commas, is a type; what is none goes to word. */
+static bool are_types(const char *list, char *word, size_t size)
+{
+    for (const char *at = list; at; at = strchr(at, ',')) {
+        carat_type type;
+        at += *at == ',';
+        snprintf(word, size, "%.*s", (int)strcspn(at, ","), at);
+        if (strcmp(word, "tf32") != 0 && !parse_type(word, &type)) {
+            return false;
+        }
+    }
+    return true;
+}
+
 static carat_status tune(struct stage *stage, const struct survey_options *options, const char *path,
                          bool resume)
 {
@@ -170,6 +184,10 @@ int command_tune(int argc, char **argv)
     int index;
     if (!parse_device(device, &kind, &index)) {
         return usage_error(argv[0], "--device is '%s', but should be cuda or cuda:N", device);
+    }
+    char word[32];
+    if (!are_types(types, word, sizeof(word))) {
+        return usage_error(argv[0], "--type has '%s', which is no element type", word);
     }
     if (minutes <= 0) {
         return usage_error(argv[0], "--minutes is %g, but must be more than 0", minutes);

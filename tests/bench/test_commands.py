@@ -430,13 +430,69 @@ class Others(Case):
             self.run_carat("explain", *arguments, code=2)
 
     def test_help_names_every_option(self):
-        for command in ("bench", "ladder", "verify", "ceiling", "explain"):
+        for command in ("bench", "ladder", "verify", "ceiling", "explain", "tune"):
             done = self.run_carat(command, "--help")
             self.assertTrue(done.stdout.startswith("Usage: carat " + command))
             with open(os.path.join(SOURCE, "cli", command + ".c"), encoding="utf-8") as file:
                 text = file.read()
             for option in text.split('.name = "--')[1:]:
                 self.assertIn("--" + option.split('"')[0], done.stdout)
+
+
+class Tune(Case):
+    def tune(self, *arguments, **keywords):
+        return self.run_carat("tune", "--type", "f32", "--largest", "32", "--minutes", "1", "--out", self.path("table.txt"),
+                              *arguments, **keywords)
+
+    def foreseen(self):
+        done = self.run_carat("explain", "20", "20", "20")
+        return float(re.search(r"(?m)^simt_f32_32x32 +32x32x16 +\d+ +\d+ +[\d.]+ +([\d.]+)", done.stdout)[1])
+
+    def test_a_table_is_measured_and_used(self):
+        done = self.tune()
+        head, *lines = re.split(r"(?m)^(?=product |pack |reduce )", self.read("table.txt"))
+        self.assertTrue(head.startswith("carat-tuning 1\ndevice Stand-in 0\n"))
+        self.assertIn("%d measured, " % len(lines), done.stdout)
+        self.assertEqual({line.split()[0] for line in lines}, {"product", "pack", "reduce"})
+        rows = {line.split()[1] for line in lines if line.startswith("product ")}
+        self.assertIn("simt_f32_32x32", rows)
+        self.assertFalse([row for row in rows if "_f32_" not in row])
+        for line in lines:
+            self.assertGreater(float(line.split()[-1]), 0)
+        self.assertEqual(len({line.rsplit(None, 1)[0] for line in lines}), len(lines))
+
+        # What a second run has to do is what the first one did not come to.
+        table = self.read("table.txt")
+        again = self.tune("--resume")
+        self.assertIn("0 measured, %d there already" % len(lines), again.stdout)
+        self.assertEqual(self.read("table.txt"), table)
+
+        before = self.foreseen()
+        os.environ["CARAT_TUNING"] = self.path("table.txt")
+        self.assertGreater(self.foreseen(), 10 * before)  # the stand-in is that slow
+        self.addCleanup(os.environ.pop, "CARAT_TUNING")
+        done = self.run_carat("explain", "20", "20", "20")
+        self.assertRegex(done.stdout, r"(?m)^\d+ of \d+ kernels' times are corrected by a table")
+        self.assertNotIn("corrected", self.run_carat("explain", "--type", "s32", "20", "20", "20").stdout)
+        self.write("table.txt", table + "product simt_f32_32x32 NN 1 1 1 0\n")
+        done = self.run_carat("explain", "20", "20", "20", code=1)
+        self.assertIn("table.txt, line %d: '0' is no time" % (table.count("\n") + 1), done.stderr)
+        os.environ["CARAT_TUNING"] = ""
+        self.assertNotIn("corrected", self.run_carat("explain", "20", "20", "20").stdout)
+
+    def test_there_is_no_time(self):
+        done = self.tune("--minutes", "0.0000001")
+        self.assertRegex(done.stdout, r"not come to in the time\n$")
+
+    def test_what_cannot_be_gone_on_with(self):
+        self.tune("--resume", code=1)
+        self.write("table.txt", "carat-tuning 1\ndevice Another\nclock 1\n")
+        self.assertIn("is a table of Another, but this is Stand-in 0", self.tune("--resume", code=1).stderr)
+        self.assertIn("the CPU has one way", self.tune("--device", "cpu", device=False, code=1).stderr)
+        self.tune(device=False, code=1)
+        self.tune("--minutes", "0", code=2)
+        self.tune("--device", "gpu", code=2)
+        self.tune("--type", "f31", code=2)
 
 
 class Script(Case):
