@@ -271,6 +271,14 @@ static double half_ulp(carat_type type)
     }
 }
 
+double reference_peer_ulps(const carat_gemm_problem *problem)
+{
+    /* The parts of a split k, rounded to D's type before they are added: their errors cancel like those of sums. */
+    double k = problem->k > 1 ? (double)problem->k : 1;
+    double parts = carat_type_size(problem->type_cd) < 4 ? 4 * half_ulp(problem->type_cd) / sqrt(k) : 0;
+    return reference_ulps(problem) + parts / half_ulp(CARAT_F32);
+}
+
 struct verdict reference_compare(const struct reference *reference, const void *d, double ulps)
 {
     struct verdict verdict = {.right = true};

@@ -76,6 +76,9 @@ carat_status reference_finish(const struct reference *plain, const struct source
  */
 double reference_ulps(const carat_gemm_problem *problem);
 
+/* The same for a peer, which is timed against Carat though it rounds between: cuBLAS does on odd 16-bit shapes. */
+double reference_peer_ulps(const carat_gemm_problem *problem);
+
 /*
  * Compares. d is the host's copy of the whole of D (all problems of the batch). A difference is allowed up
  * to `ulps` half units in the last place of |A||B| in the type of the sums, and one rounding to the type of D.

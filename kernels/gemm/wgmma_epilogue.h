@@ -294,12 +294,15 @@ static __device__ inline void fill_32(standing at, unsigned char *buffer, const 
     }
 }
 
-/* 8-bit results: 128 along m; where the rows run along m there are but 64 of them. */
-static __device__ inline void fill_8(standing at, unsigned char *buffer, const float *value, int first,
-                                     int32_t type)
+/* 8-bit results: 128 along m, or what is left of the tile; where the rows run along m there are but 64 of them. */
+static __device__ __forceinline__ void fill_8(standing at, unsigned char *buffer, const float *value,
+                                              int first, int32_t type)
 {
 #pragma unroll
     for (int j = 0; j < (SWAPPED ? (WGMMA_N < 128 ? WGMMA_N : 128) : BUFFER_ROWS) / 8; ++j) {
+        if (first + 8 * j >= WGMMA_N) {
+            continue;
+        }
 #pragma unroll
         for (int r = 0; r < 2; ++r) {
             int i = (first / 8 + j) * 4 + 2 * r;
@@ -465,8 +468,8 @@ static __device__ __forceinline__ void store_values(standing at, const tensor_ge
         unsigned char *buffer = buffers[number % BUFFERS];
         const int m = SWAPPED ? number * (ROW_BYTES / bytes) : number % along_row * (ROW_BYTES / bytes);
         const int n = SWAPPED ? 0 : number / along_row * BUFFER_ROWS;
-        const int width =
-            ROW_BYTES / bytes < TILE_M ? ROW_BYTES / bytes : (TILE_M < 64 || SWAPPED ? TILE_M : 64);
+        const int left = (SWAPPED ? WGMMA_N : 64) - m; /* of the consumer's share along m */
+        const int width = ROW_BYTES / bytes < left ? ROW_BYTES / bytes : left;
         await_buffer(at, consumer);
         if (bytes == 4) {
             uint32_t words[WGMMA_SUMS];
