@@ -123,7 +123,8 @@ typedef struct carat_context carat_context;
  * Makes a context on device number index (from 0; the CPU is only 0) and stores it in *context,
  * which the caller destroys. A CUDA context lives in the device's primary context. On failure
  * *context is set to NULL. Errors: CARAT_NO_DRIVER, CARAT_DRIVER_TOO_OLD, CARAT_NO_DEVICE,
- * CARAT_UNSUPPORTED (a library built without CUDA), CARAT_OUT_OF_HOST_MEMORY. CARAT_DEVICE_AUTO
+ * CARAT_UNSUPPORTED (a library built without CUDA), CARAT_OUT_OF_HOST_MEMORY, CARAT_INVALID_ARGUMENT (also
+ * where the environment's CARAT_TUNING names a file that is no table of 'carat tune'). CARAT_DEVICE_AUTO
  * falls back to the CPU only where there is no driver, no device or no CUDA in the build (an index
  * other than 0 is still refused then).
  */
