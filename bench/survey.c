@@ -448,8 +448,8 @@ static carat_status do_job(struct surveyor *surveyor, const struct job *job, FIL
         tuning_line_text(&line, text, sizeof(text));
         fputs(text, out);
         totals->measured++;
-    } else {
-        totals->failed += totals->impossible + totals->hopeless == left_out;
+    } else if (totals->impossible + totals->hopeless == left_out && totals->failed++ == 0) {
+        snprintf(totals->why, sizeof(totals->why), "%s: %.200s", line.kernel->name, carat_last_message());
     }
     return ferror(out) ? fail(CARAT_INVALID_ARGUMENT, "the table cannot be written") : CARAT_OK;
 }

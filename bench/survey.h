@@ -27,7 +27,8 @@ struct survey_totals {
     int hopeless;   /* left out for the slack */
     int impossible; /* too large, too long, or no way to do just this */
     int failed;
-    int late; /* for which there was no time */
+    char why[300]; /* the first one did */
+    int late;      /* for which there was no time */
 };
 
 /* The head of the table of a device. */

@@ -78,6 +78,9 @@ static void print_totals(const char *path, const struct survey_totals *totals)
         }
     }
     printf("\n");
+    if (totals->failed > 0) {
+        printf("the first that failed: %s\n", totals->why);
+    }
 }
 
 /* Whether every word of a list, separated by commas, is a type; what is none goes to word. */
@@ -107,6 +110,7 @@ static carat_status tune(struct stage *stage, const struct survey_options *optio
         status = fail(CARAT_INVALID_ARGUMENT, "cannot write %s", path);
     }
     if (status == CARAT_OK) {
+        setvbuf(out, NULL, _IOLBF, 0); /* a run that is cut short leaves whole lines, to go on from */
         if (!resume) {
             tuning_head_text(&head, text, sizeof(text));
             fputs(text, out);

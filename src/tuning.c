@@ -321,10 +321,15 @@ struct grid {
     short counts[TUNING_MOST_KNOTS * TUNING_MOST_KNOTS * 3];
 };
 
+/* The grid of one row and variant; NULL: nothing measured. */
+struct slot {
+    struct grid *grid;
+};
+
 struct tuning_table {
     struct device_traits traits; /* without a table */
     bool is_empty;
-    struct grid **grids; /* TUNING_VARIANTS a row of the catalogue; NULL: nothing measured */
+    struct slot *slots; /* TUNING_VARIANTS a row of the catalogue */
 };
 
 static int index_of(const int knots[3])
@@ -345,7 +350,7 @@ static int nearest_knot(const struct tuning_axes *axes, int axis, double x)
 
 static struct grid **grid_of(const struct tuning_table *table, const struct kernel *kernel, int variant)
 {
-    return &table->grids[(kernel - carat_catalog) * TUNING_VARIANTS + variant];
+    return &table->slots[(kernel - carat_catalog) * TUNING_VARIANTS + variant].grid;
 }
 
 static carat_status learn(const struct tuning_table *table, const struct kernel *kernel, int variant,
@@ -470,11 +475,11 @@ double tuning_factor(const struct tuning_table *table, const struct kernel *kern
 
 void tuning_close(struct tuning_table *table)
 {
-    if (table && table->grids) {
+    if (table && table->slots) {
         for (int i = 0; i < carat_catalog_count * TUNING_VARIANTS; i++) {
-            free(table->grids[i]);
+            free(table->slots[i].grid);
         }
-        free(table->grids);
+        free(table->slots);
     }
     free(table);
 }
@@ -505,9 +510,9 @@ carat_status tuning_parse(const struct device_traits *traits, const char *name, 
         made->traits = *traits;
         made->traits.tuning = NULL;
         made->is_empty = true;
-        made->grids = calloc((size_t)carat_catalog_count * TUNING_VARIANTS, sizeof(*made->grids));
+        made->slots = calloc((size_t)carat_catalog_count * TUNING_VARIANTS, sizeof(*made->slots));
     }
-    if (!made || !made->grids) {
+    if (!made || !made->slots) {
         free(made);
         return fail(CARAT_OUT_OF_HOST_MEMORY, "no memory for a tuning table");
     }
@@ -518,8 +523,8 @@ carat_status tuning_parse(const struct device_traits *traits, const char *name, 
         return status;
     }
     for (int i = 0; i < carat_catalog_count * TUNING_VARIANTS; i++) {
-        if (made->grids[i]) {
-            finish(tuning_axes(carat_catalog[i / TUNING_VARIANTS].operation), made->grids[i]);
+        if (made->slots[i].grid) {
+            finish(tuning_axes(carat_catalog[i / TUNING_VARIANTS].operation), made->slots[i].grid);
         }
     }
     *table = made;

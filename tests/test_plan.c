@@ -267,8 +267,10 @@ static struct device_traits random_traits(struct random *random)
     } chips[] = {{75, 65536},  {80, 166912},  {86, 101376},  {89, 101376},
                  {90, 232448}, {100, 232448}, {120, 101376}, {90, 0}};
     int chip = (int)random_between(random, 0, 7);
-    return (struct device_traits){CARAT_DEVICE_CUDA, chips[chip].compute_capability,
-                                  (int)random_between(random, 1, 200), chips[chip].shared_bytes};
+    return (struct device_traits){.kind = CARAT_DEVICE_CUDA,
+                                  .compute_capability = chips[chip].compute_capability,
+                                  .multiprocessors = (int)random_between(random, 1, 200),
+                                  .shared_bytes = chips[chip].shared_bytes};
 }
 
 /* A multiple of the element's size, as a call would note it. */
@@ -350,7 +352,8 @@ static void all_candidates_are_plans(void **state)
     free(candidates);
 }
 
-static const struct device_traits h200 = {CARAT_DEVICE_CUDA, 90, 132, 232448};
+static const struct device_traits h200 = {
+    .kind = CARAT_DEVICE_CUDA, .compute_capability = 90, .multiprocessors = 132, .shared_bytes = 232448};
 
 static struct plan plan_of(carat_type type, int64_t m, int64_t n, int64_t k)
 {
@@ -399,7 +402,7 @@ static void what_no_grid_holds_is_refused(void **state)
 static void chips_without_kernels_are_refused(void **state)
 {
     (void)state;
-    struct device_traits old = {CARAT_DEVICE_CUDA, 61, 20, 0};
+    struct device_traits old = {.kind = CARAT_DEVICE_CUDA, .compute_capability = 61, .multiprocessors = 20};
     for (int t = 0; t < TYPES; t++) {
         carat_gemm_problem described = carat_gemm_describe(types[t], 10, 10, 10);
         struct problem problem;
