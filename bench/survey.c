@@ -18,7 +18,7 @@ enum { TRIALS = 3 };
 enum { BESIDE = 64 };
 
 /* The least time of a pack, where its difference drowns in noise. */
-static const double LEAST_MICROSECONDS = 0.05;
+static const double LEAST_MICROSECONDS = 0.3;
 
 struct tuning_head survey_head(const struct place *place)
 {
