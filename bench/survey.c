@@ -103,31 +103,32 @@ static bool lines_equal(const struct tuning_line *x, const struct tuning_line *y
            x->turned == y->turned && memcmp(x->sizes, y->sizes, sizeof(x->sizes)) == 0;
 }
 
-static bool is_narrow(const struct kernel *kernel) { return kernel->tile_m <= 16 || kernel->tile_n <= 16; }
-
-/*
- * The m and n of about so many blocks: about square; for rows of narrow tiles one tile wide; and a part of a tile
- * wide where lean is not 0, along n where it is negative.
- */
+/* The m and n of about so many blocks: about square, or a part of a tile wide, along n where lean is negative. */
 static void spread_blocks(const struct kernel *kernel, double blocks, double lean, int64_t *m, int64_t *n)
 {
     int cluster = kernel->cluster > 1 ? kernel->cluster : 1;
     int64_t unit_m = (int64_t)kernel->tile_m * (kernel->swapped ? 1 : cluster);
     int64_t unit_n = (int64_t)kernel->tile_n * (kernel->swapped ? cluster : 1);
     blocks = fmax(1, blocks / cluster);
-    bool one_m = lean > 0 || (is_narrow(kernel) && kernel->tile_m < kernel->tile_n);
-    bool one_n = lean < 0 || (is_narrow(kernel) && !one_m);
-    double tiles_m = one_m   ? 1
-                     : one_n ? round(blocks)
-                             : fmax(1, round(sqrt(blocks * (double)unit_n / (double)unit_m)));
+    double square = fmax(1, round(sqrt(blocks * (double)unit_n / (double)unit_m)));
+    double tiles_m = lean > 0 ? 1 : lean < 0 ? round(blocks) : square;
     double tiles_n = fmax(1, round(blocks / tiles_m));
-    *m = (int64_t)tiles_m * unit_m;
-    *n = (int64_t)tiles_n * unit_n;
-    if (lean > 0) {
-        *m = (int64_t)fmax(1, kernel->tile_m / exp2(lean));
-    } else if (lean < 0) {
-        *n = (int64_t)fmax(1, kernel->tile_n / exp2(-lean));
-    }
+    *m = lean > 0 ? (int64_t)fmax(1, kernel->tile_m / exp2(lean)) : (int64_t)tiles_m * unit_m;
+    *n = lean < 0 ? (int64_t)fmax(1, kernel->tile_n / exp2(-lean)) : (int64_t)tiles_n * unit_n;
+}
+
+/* The same of a row of narrow tiles: side by side where lean is positive, else in one line. */
+static void line_up_blocks(const struct kernel *kernel, double blocks, double lean, int64_t *m, int64_t *n)
+{
+    bool long_m = kernel->tile_m > kernel->tile_n;
+    int long_side = long_m ? kernel->tile_m : kernel->tile_n;
+    int short_side = long_m ? kernel->tile_n : kernel->tile_m;
+    double beside = lean > 0 ? exp2(lean) : 1;
+    double in_line = fmax(1, round(blocks / beside));
+    int64_t length = lean < 0 ? (int64_t)(long_side * exp2(lean)) : long_side * (int64_t)in_line;
+    int64_t width = short_side * (int64_t)beside;
+    *m = long_m ? length : width;
+    *n = long_m ? width : length;
 }
 
 /* Points of every second line of the grid come first, then the others, thin problems last. */
@@ -147,18 +148,19 @@ static carat_status add_products(struct jobs *jobs, const struct kernel *kernel,
     int knots[3];
     for (knots[2] = 0; knots[2] < axes->counts[2]; knots[2]++) {
         double lean = axes->knots[2][knots[2]];
-        bool narrow = lean != 0 && is_narrow(kernel);
-        if (narrow && (lean > 0) != (kernel->tile_m > kernel->tile_n)) {
-            continue; /* along the narrow side there is nothing to leave out */
-        }
+        bool narrow = kernel_is_narrow(kernel);
         /* Less than the long side of a narrow tile is no more than one block. */
-        int loads = narrow ? 1 : axes->counts[0];
+        int loads = narrow && lean < 0 ? 1 : axes->counts[0];
         for (knots[1] = 0; knots[1] < axes->counts[1]; knots[1]++) {
             int64_t k = kernel->tile_k * (int64_t)exp2(axes->knots[1][knots[1]]);
             for (knots[0] = 0; knots[0] < loads; knots[0]++) {
                 int64_t *sizes = job.line.sizes;
-                spread_blocks(kernel, multiprocessors * exp2(axes->knots[0][knots[0]]), lean, &sizes[0],
-                              &sizes[1]);
+                double blocks = multiprocessors * exp2(axes->knots[0][knots[0]]);
+                if (narrow) {
+                    line_up_blocks(kernel, blocks, lean, &sizes[0], &sizes[1]);
+                } else {
+                    spread_blocks(kernel, blocks, lean, &sizes[0], &sizes[1]);
+                }
                 sizes[2] = k;
                 if (!aligned) {
                     for (int i = 0; i < 3; i++) {

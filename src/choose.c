@@ -418,6 +418,22 @@ struct search {
 /* How much of a tile's side is in use, where the problem has less than one tile. */
 static double used_share(int64_t length, int tile) { return fmin(1, (double)length / tile); }
 
+bool kernel_is_narrow(const struct kernel *kernel) { return kernel->tile_m <= 16 || kernel->tile_n <= 16; }
+
+/* How thin a problem is for a row, in powers of two, see tuning_axes(). */
+static double thinness(const struct kernel *kernel, const struct problem *to)
+{
+    double used_m = used_share(to->m, kernel->tile_m);
+    double used_n = used_share(to->n, kernel->tile_n);
+    if (!kernel_is_narrow(kernel)) {
+        return log2(used_n / used_m);
+    }
+    bool long_m = kernel->tile_m > kernel->tile_n;
+    double used = long_m ? used_m : used_n;
+    int64_t tiles = long_m ? ceiling(to->n, kernel->tile_n) : ceiling(to->m, kernel->tile_m);
+    return log2(used < 1 ? used : (double)tiles);
+}
+
 /* Where a product lies on its row's grids, see tuning_axes(), and on which of them. */
 static struct tuning_point product_point(const struct device_traits *traits,
                                          const struct candidate *candidate, int *variant)
@@ -432,7 +448,7 @@ static struct tuning_point product_point(const struct device_traits *traits,
     return (struct tuning_point){{
         log2(load > 1 ? ceil(load) : load),
         log2((double)ceiling(k, kernel->tile_k)),
-        log2(used_share(to->n, kernel->tile_n) / used_share(to->m, kernel->tile_m)),
+        thinness(kernel, to),
     }};
 }
 

@@ -127,6 +127,9 @@ bool plan_predict(const struct device_traits *traits, const struct tuning_line *
 bool kernel_multiplies(const struct kernel *kernel, const struct device_traits *traits,
                        const struct problem *problem);
 
+/* Whether a row is for problems with a side that other rows' tiles would hardly use. */
+bool kernel_is_narrow(const struct kernel *kernel);
+
 /* Multiply-adds a cycle and multiprocessor of the unit that a row's products run on. */
 double kernel_unit_rate(const struct kernel *kernel);
 
