@@ -111,8 +111,9 @@ static void spread_blocks(const struct kernel *kernel, double blocks, double lea
     int64_t unit_n = (int64_t)kernel->tile_n * (kernel->swapped ? cluster : 1);
     blocks = fmax(1, blocks / cluster);
     double square = fmax(1, round(sqrt(blocks * (double)unit_n / (double)unit_m)));
-    double tiles_m = lean > 0 ? 1 : lean < 0 ? round(blocks) : square;
-    double tiles_n = fmax(1, round(blocks / tiles_m));
+    /* No more blocks than that: one more would be another wave. */
+    double tiles_m = lean > 0 ? 1 : lean < 0 ? floor(blocks) : square;
+    double tiles_n = fmax(1, floor(blocks / tiles_m));
     *m = lean > 0 ? (int64_t)fmax(1, kernel->tile_m / exp2(lean)) : (int64_t)tiles_m * unit_m;
     *n = lean < 0 ? (int64_t)fmax(1, kernel->tile_n / exp2(-lean)) : (int64_t)tiles_n * unit_n;
 }
@@ -124,7 +125,7 @@ static void line_up_blocks(const struct kernel *kernel, double blocks, double le
     int long_side = long_m ? kernel->tile_m : kernel->tile_n;
     int short_side = long_m ? kernel->tile_n : kernel->tile_m;
     double beside = lean > 0 ? exp2(lean) : 1;
-    double in_line = fmax(1, round(blocks / beside));
+    double in_line = fmax(1, floor(blocks / beside));
     int64_t length = lean < 0 ? (int64_t)(long_side * exp2(lean)) : long_side * (int64_t)in_line;
     int64_t width = short_side * (int64_t)beside;
     *m = long_m ? length : width;

@@ -14,6 +14,9 @@
 
 enum { MOST_LINE = 300, MOST_WORDS = 8, VERSION = 1 };
 
+/* Of two measurements as near as this to a knot both count. */
+static const float SAME_DISTANCE = 0.1F;
+
 static const char *const layouts[4] = {"NN", "NT", "TN", "TT"};
 
 /* ---- Text ---- */
@@ -315,10 +318,15 @@ const struct tuning_axes *tuning_axes(int operation)
                                          : &reduce_axes;
 }
 
-/* Logarithms of factors at the knots; until finish() sums of them, and how many. */
+/*
+ * Logarithms of factors at the knots; until finish() the sums of those that were measured nearest to the knot, how
+ * many these are, and how far away.
+ */
+enum { MOST_POINTS = TUNING_MOST_KNOTS * TUNING_MOST_KNOTS * 3 };
 struct grid {
-    float values[TUNING_MOST_KNOTS * TUNING_MOST_KNOTS * 3];
-    short counts[TUNING_MOST_KNOTS * TUNING_MOST_KNOTS * 3];
+    float values[MOST_POINTS];
+    float distances[MOST_POINTS];
+    short counts[MOST_POINTS];
 };
 
 /* The grid of one row and variant; NULL: nothing measured. */
@@ -365,11 +373,21 @@ static carat_status learn(const struct tuning_table *table, const struct kernel 
     }
     const struct tuning_axes *axes = tuning_axes(kernel->operation);
     int knots[3];
+    float distance = 0;
     for (int axis = 0; axis < 3; axis++) {
         knots[axis] = nearest_knot(axes, axis, point.at[axis]);
+        distance += (float)fabs(axes->knots[axis][knots[axis]] - point.at[axis]);
     }
-    (*grid)->values[index_of(knots)] += (float)log(factor);
-    (*grid)->counts[index_of(knots)]++;
+    int i = index_of(knots);
+    if ((*grid)->counts[i] == 0 || distance < (*grid)->distances[i] - SAME_DISTANCE) {
+        (*grid)->counts[i] = 0;
+        (*grid)->values[i] = 0;
+        (*grid)->distances[i] = distance;
+    }
+    if (distance < (*grid)->distances[i] + SAME_DISTANCE) {
+        (*grid)->values[i] += (float)log(factor);
+        (*grid)->counts[i]++;
+    }
     return CARAT_OK;
 }
 
@@ -385,22 +403,35 @@ static bool next_knot(const struct tuning_axes *axes, int knots[3])
     return false;
 }
 
-/* What the nearest measured knot on the same line along an axis says of one that was not measured. */
-static bool nearest_value(const struct tuning_axes *axes, const struct grid *grid, const int from[3],
+/* The next measured knot on the line along an axis, in steps up or down; -1 where there is none. */
+static int next_measured(const struct tuning_axes *axes, const struct grid *grid, const int from[3], int axis,
+                         int step)
+{
+    int knots[3] = {from[0], from[1], from[2]};
+    do {
+        knots[axis] += step;
+    } while (knots[axis] >= 0 && knots[axis] < axes->counts[axis] && grid->counts[index_of(knots)] == 0);
+    return knots[axis] < axes->counts[axis] ? knots[axis] : -1;
+}
+
+/* What was measured on the same line along an axis says of a knot between, or behind, which was not measured. */
+static bool value_between(const struct tuning_axes *axes, const struct grid *grid, const int from[3],
                           int axis, float *value)
 {
-    for (int distance = 1; distance < axes->counts[axis]; distance++) {
-        for (int sign = -1; sign <= 1; sign += 2) {
-            int knots[3] = {from[0], from[1], from[2]};
-            knots[axis] += sign * distance;
-            bool inside = knots[axis] >= 0 && knots[axis] < axes->counts[axis];
-            if (inside && grid->counts[index_of(knots)] > 0) {
-                *value = grid->values[index_of(knots)];
-                return true;
-            }
-        }
+    int ends[2] = {next_measured(axes, grid, from, axis, -1), next_measured(axes, grid, from, axis, 1)};
+    if (ends[0] < 0 && ends[1] < 0) {
+        return false;
     }
-    return false;
+    int below[3] = {from[0], from[1], from[2]};
+    int above[3] = {from[0], from[1], from[2]};
+    below[axis] = ends[0] >= 0 ? ends[0] : ends[1];
+    above[axis] = ends[1] >= 0 ? ends[1] : ends[0];
+    const double *knots = axes->knots[axis];
+    double length = knots[above[axis]] - knots[below[axis]];
+    double share = length > 0 ? (knots[from[axis]] - knots[below[axis]]) / length : 0;
+    *value = (float)((1 - share) * (double)grid->values[index_of(below)] +
+                     share * (double)grid->values[index_of(above)]);
+    return true;
 }
 
 /*
@@ -419,7 +450,7 @@ static void finish(const struct tuning_axes *axes, struct grid *grid)
         const struct grid before = *grid;
         for (int knots[3] = {-1, 0, 0}; next_knot(axes, knots);) {
             int i = index_of(knots);
-            if (before.counts[i] == 0 && nearest_value(axes, &before, knots, axis, &grid->values[i])) {
+            if (before.counts[i] == 0 && value_between(axes, &before, knots, axis, &grid->values[i])) {
                 grid->counts[i] = 1;
             }
         }

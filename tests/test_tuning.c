@@ -184,6 +184,9 @@ static void factors_lie_between_measurements(void **state)
     struct tuning_line line = {.operation = OPERATION_GEMM, .kernel = row, .trans_a = true};
     char text[1000] = HEAD;
     int variant;
+    /* Nearest to the same point of the grid as the next one, but less near. */
+    memcpy(line.sizes, (int64_t[]){m, n / 4 * 3, row->tile_k * 4}, sizeof(line.sizes));
+    assert_true(add_line(text, sizeof(text), line, 100, &variant).at[0] < -0.4);
     memcpy(line.sizes, (int64_t[]){m, n, row->tile_k * 4}, sizeof(line.sizes));
     struct tuning_point first = add_line(text, sizeof(text), line, 2, &variant);
     memcpy(line.sizes, (int64_t[]){m, n, row->tile_k * 16}, sizeof(line.sizes));
@@ -191,6 +194,8 @@ static void factors_lie_between_measurements(void **state)
     memcpy(line.sizes, (int64_t[]){m, 2 * n, row->tile_k * 16}, sizeof(line.sizes));
     struct tuning_point third = add_line(text, sizeof(text), line, 4, &variant);
     assert_true(first.at[0] == 0 && first.at[1] == 2 && first.at[2] == 0);
+    memcpy(line.sizes, (int64_t[]){m, n / 4 * 3, row->tile_k * 16}, sizeof(line.sizes));
+    add_line(text, sizeof(text), line, 100, &variant);
     assert_true(second.at[1] == 4 && third.at[0] == 1);
 
     struct tuning_table *table = parse(text);
