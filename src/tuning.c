@@ -562,6 +562,23 @@ carat_status tuning_parse(const struct device_traits *traits, const char *name, 
     return CARAT_OK;
 }
 
+/* Ends the reading where the head does. */
+static carat_status stop(void *context, const struct tuning_head *head, const struct tuning_line *line)
+{
+    (void)context;
+    (void)head;
+    (void)line;
+    return CARAT_UNSUPPORTED;
+}
+
+/* Whether a table of the library is of a device, by its head alone. */
+static bool is_of(const struct tuning_source *source, const char *device)
+{
+    struct tuning_head head;
+    tuning_read(source->name, source->text, (size_t)(source->text_end - source->text), stop, NULL, &head);
+    return strcmp(head.device, device) == 0;
+}
+
 carat_status tuning_open(const struct device_traits *traits, struct tuning_table **table)
 {
     const char *path = getenv("CARAT_TUNING");
@@ -577,8 +594,10 @@ carat_status tuning_open(const struct device_traits *traits, struct tuning_table
         return status;
     }
     for (const struct tuning_source *source = carat_tunings; source->name && !*table; source++) {
-        CARAT_TRY(tuning_parse(traits, source->name, source->text, (size_t)(source->text_end - source->text),
-                               table));
+        if (is_of(source, traits->name)) {
+            size_t length = (size_t)(source->text_end - source->text);
+            CARAT_TRY(tuning_parse(traits, source->name, source->text, length, table));
+        }
     }
     return CARAT_OK;
 }
