@@ -56,6 +56,8 @@
 #define READ_RATE 18.5
 #define CACHE_RATE 28.0
 #define ENGINE_RATE 38.0
+#define ENGINE_RATE_OFF_LINES 25.0
+#define CACHE_LINE 128
 /* The share of its rate that one block alone on a multiprocessor reaches, where more would fit. */
 #define ALONE 0.5
 /* How much longer a pack takes that turns its operand, by what it stages and how it reads. */
@@ -78,8 +80,11 @@ bool kernel_runs_on(const struct kernel *kernel, const struct device_traits *tra
 static bool has_types(const struct kernel *kernel, const struct problem *p)
 {
     int element_b = kernel->element_b ? kernel->element_b : kernel->element;
+    /* The tensor unit keeps sums of 8-bit floats in fewer than 24 bits. */
+    bool cuts_sums = kernel->element == ELEMENT_E4M3 || kernel->element == ELEMENT_E5M2;
     return kernel->element == (int)p->type_a && element_b == (int)p->type_b &&
-           (kernel->accuracy != ACCURACY_FAST || p->accuracy == CARAT_ACCURACY_FAST);
+           (kernel->accuracy != ACCURACY_FAST || p->accuracy == CARAT_ACCURACY_FAST) &&
+           !(cuts_sums && p->accuracy == CARAT_ACCURACY_STRICT);
 }
 
 static bool has_layout(const struct kernel *kernel, const struct problem *p)
@@ -343,6 +348,17 @@ static double bytes_of_k(const struct kernel *kernel, const struct problem *p)
     return elements * (double)carat_type_size(p->type_a);
 }
 
+/* Bytes a cycle that a multiprocessor gets from the cache. Rows that do not begin at lines come as parts of two. */
+static double fetch_rate(const struct kernel *kernel, const struct problem *p)
+{
+    if (!kernel->tensor_maps) {
+        return CACHE_RATE;
+    }
+    bool on_lines = p->lda * (int64_t)carat_type_size(p->type_a) % CACHE_LINE == 0 &&
+                    p->ldb * (int64_t)carat_type_size(p->type_b) % CACHE_LINE == 0;
+    return on_lines ? ENGINE_RATE : ENGINE_RATE_OFF_LINES;
+}
+
 static double product_cycles(const struct device_traits *traits, const struct candidate *candidate)
 {
     const struct kernel *kernel = candidate->kernel;
@@ -364,7 +380,7 @@ static double product_cycles(const struct device_traits *traits, const struct ca
         rate *= OFF_SECTOR;
     }
     double multiply = (double)kernel->tile_m * kernel->tile_n * k / (kernel_unit_rate(kernel) * rate * busy);
-    double fetch = bytes_of_k(kernel, p) * k / (kernel->tensor_maps ? ENGINE_RATE : CACHE_RATE);
+    double fetch = bytes_of_k(kernel, p) * k / fetch_rate(kernel, p);
     double between =
         kernel->tensor_maps ? BLOCK_CYCLES + (mine - 1) * TILE_CYCLES : ceil(mine / fit) * BLOCK_CYCLES;
     return mine * fmax(multiply, fetch) + between;
