@@ -1,4 +1,4 @@
-# The test of the kernels' tests: see mutate.py. Every barrier and every eighth bound, or all of them with
+# The test of the kernels' tests: see mutate.py. Every barrier and a share of the bounds, or all of them with
 # CARAT_ALL_MUTANTS.
 option(CARAT_ALL_MUTANTS "Run all mutants of the kernels in the tests, not a part of them" OFF)
 find_package(Python3 COMPONENTS Interpreter REQUIRED)
@@ -7,7 +7,7 @@ set(mutant_flags -std=gnu11 ${CARAT_SANITIZE} ${CARAT_CPU_KERNEL_OPTIONS})
 list(REMOVE_ITEM mutant_flags -g)
 list(TRANSFORM mutant_flags REPLACE "^SHELL:" "")
 string(REPLACE ";" " " mutant_flags "${mutant_flags}")
-set(mutant_share 8)
+set(mutant_share 64)
 set(mutant_timeout 3600)
 if(CARAT_ALL_MUTANTS)
     set(mutant_share 1)
