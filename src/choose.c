@@ -31,7 +31,7 @@
 #define PACKS_AT_ONCE 4
 /* A tensor map's limits: elements a dimension, bytes from column to column and from problem to problem. */
 #define MAP_ALIGNMENT 16
-#define MAP_ELEMENTS ((int64_t)1 << 32)
+#define MAP_ELEMENTS ((int64_t)1 << 31)
 #define MAP_BYTES ((int64_t)1 << 40)
 /*
  * A memory sector; where columns do not begin at one, asynchronous copies of wide elements reach this

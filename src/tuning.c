@@ -65,11 +65,25 @@ static bool read_size(const char *word, int64_t *value)
     return *word >= '0' && *word <= '9' && *end == 0 && errno == 0 && number > 0;
 }
 
+/* Digits with or without a point among them, in every locale; strtod reads what the program's locale writes. */
 static bool read_real(const char *word, double *value)
 {
-    char *end;
-    *value = strtod(word, &end);
-    return *word >= '0' && *word <= '9' && *end == 0 && isfinite(*value) && *value > 0;
+    double place = 0; /* of the next digit, behind the point */
+    *value = 0;
+    if (*word < '0' || *word > '9') {
+        return false;
+    }
+    for (; *word; word++) {
+        if (*word == '.' && place == 0) {
+            place = 0.1;
+        } else if (*word >= '0' && *word <= '9') {
+            *value = place == 0 ? 10 * *value + (*word - '0') : *value + place * (*word - '0');
+            place /= 10;
+        } else {
+            return false;
+        }
+    }
+    return *value > 0 && *value < 1e15;
 }
 
 static carat_status read_head(struct reading *reading, char *line, struct tuning_head *head)

@@ -432,11 +432,18 @@ static __device__ __forceinline__ void copy_out(standing at, const unsigned char
     (SWAPPED ? (WGMMA_N * (bytes) + ROW_BYTES - 1) / ROW_BYTES                                               \
              : (64 * (bytes) + ROW_BYTES - 1) / ROW_BYTES * (WGMMA_N / BUFFER_ROWS))
 
-/* Waits until the buffer that is next in turn has been read: all but the last one sent have. */
-static __device__ inline void await_buffer(standing at, int consumer)
+/*
+ * Waits until the next buffer has been read. Within a tile the buffers take turns, so all but the last one sent must
+ * have been; the tile before may have ended with any of them, so before a tile's first all must.
+ */
+static __device__ inline void await_buffer(standing at, int consumer, int first)
 {
     if (at.thread % STORERS == 0) {
-        tensor_store_wait_read(BUFFERS - 1);
+        if (first) {
+            tensor_store_wait_read(0);
+        } else {
+            tensor_store_wait_read(BUFFERS - 1);
+        }
     }
     meet_storers(consumer);
 }
@@ -470,7 +477,7 @@ static __device__ __forceinline__ void store_values(standing at, const tensor_ge
         const int n = SWAPPED ? 0 : number / along_row * BUFFER_ROWS;
         const int left = (SWAPPED ? WGMMA_N : 64) - m; /* of the consumer's share along m */
         const int width = ROW_BYTES / bytes < left ? ROW_BYTES / bytes : left;
-        await_buffer(at, consumer);
+        await_buffer(at, consumer, number == 0);
         if (bytes == 4) {
             uint32_t words[WGMMA_SUMS];
 #pragma unroll
@@ -567,7 +574,7 @@ static __device__ inline void store_late(const tensor_gemm_arguments *arguments,
     }
     standing at = standing_of_thread();
     unsigned char *buffer = shared->buffers[4 * consumer + at.warp][late->left % BUFFERS];
-    await_buffer(at, consumer);
+    await_buffer(at, consumer, late->left == LATE_BUFFERS);
 #pragma unroll
     for (int number = 0; number < LATE_BUFFERS; ++number) {
         if (number == LATE_BUFFERS - late->left) {

@@ -30,10 +30,12 @@ struct boxed {
 static bool has_map(const void *address, const struct extent *extent)
 {
     int64_t bytes = (int64_t)extent->element_bytes;
+    if (extent->ld >= MOST_STRIDE / bytes || extent->stride >= MOST_STRIDE / bytes) {
+        return false;
+    }
     return (uintptr_t)address % MAP_ALIGNMENT == 0 && extent->ld * bytes % MAP_ALIGNMENT == 0 &&
            extent->stride * bytes % MAP_ALIGNMENT == 0 && extent->rows < MOST_LENGTH &&
-           extent->columns < MOST_LENGTH && extent->batch < MOST_LENGTH && extent->ld * bytes < MOST_STRIDE &&
-           extent->stride * bytes < MOST_STRIDE;
+           extent->columns < MOST_LENGTH && (extent->stride == 0 || extent->batch < MOST_LENGTH);
 }
 
 static carat_status make_map(struct cuda_device *device, const struct boxed *matrix, tensor_map *map)
