@@ -1077,7 +1077,10 @@ class StandinMeasuring(Measuring):
             self.carat("verify", "--type", "e4m3", *arguments, "--json", output)
             with open(output, encoding="utf-8") as file:
                 results = json.load(file)["results"]
-            self.assertEqual({result["outcome"] for result in results}, {"right"})
+            # Rows of Hopper's own instructions are not for this device; all else has to be right.
+            ran = [result for result in results if not result["contender"].startswith("wgmma_")]
+            self.assertGreater(len(ran), 20)
+            self.assertEqual({result["outcome"] for result in ran}, {"right"})
 
     def test_no_gpu(self):
         self.environment["STANDIN_DEVICES"] = "0"
