@@ -37,8 +37,14 @@ def rows(catalog):
 
 
 def command_of(build, image):
+    """The command that compiles an image, without what CMake has done afterwards: that would write the image's list of
+    headers, which Ninja reads, for another source, and Ninja would make the image once more."""
     said = subprocess.run(["ninja", "-C", build, "-t", "commands", image], capture_output=True, text=True, check=True)
-    return said.stdout.strip().splitlines()[-1]
+    steps = said.stdout.strip().splitlines()[-1].split(" && ")
+    compiling = [step for step in steps if "kernel.cmake" in step]
+    if len(compiling) != 1:
+        sys.exit(f"not one step of these compiles {image}: {steps}")
+    return compiling[0]
 
 
 def compile_as(build, row, specific, source, target):
