@@ -17,28 +17,14 @@
  * addresses, and the cache serves one line at a time.
  */
 #include "kernel.h"
-#include "store.h"
 #include "tiles.h"
+
+#include "dot_product.h"
 
 static_assert(THREADS_X == TILE_N && THREADS_Y == TILE_M, "a thread an element");
 
 KERNEL __launch_bounds__(THREADS_X *THREADS_Y) KERNEL_NAME(const gemm_arguments arguments)
 {
     block_share share = share_of_block(&arguments, 1);
-    int64_t i = share.row + threadIdx.y;
-    int64_t j = share.column + threadIdx.x;
-    if (i >= arguments.m || j >= arguments.n) {
-        return;
-    }
-
-    accumulator alpha = scalar_value(arguments.alpha);
-    const element *a = (const element *)arguments.a + i;
-    const element *b = (const element *)arguments.b + j * arguments.ldb;
-    int64_t depth = alpha == 0 ? 0 : arguments.k;
-    accumulator sum = 0;
-#pragma unroll 8
-    for (int64_t k = 0; k < depth; ++k) {
-        sum = multiply_add(widen(a[k * arguments.lda]), widen(b[k]), sum);
-    }
-    store_result(&arguments, 0, i, j, sum, alpha, scalar_value(arguments.beta));
+    compute_element(&arguments, share.row + threadIdx.y, share.column + threadIdx.x);
 }

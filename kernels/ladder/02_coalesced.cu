@@ -19,28 +19,14 @@
  * of them) decides how often a line of A is found in the cache again, and how many warps wait at once.
  */
 #include "kernel.h"
-#include "store.h"
 #include "tiles.h"
+
+#include "dot_product.h"
 
 static_assert(THREADS_X == TILE_M && THREADS_Y == TILE_N, "a thread an element");
 
 KERNEL __launch_bounds__(THREADS_X *THREADS_Y) KERNEL_NAME(const gemm_arguments arguments)
 {
     block_share share = share_of_block(&arguments, 1);
-    int64_t i = share.row + threadIdx.x;
-    int64_t j = share.column + threadIdx.y;
-    if (i >= arguments.m || j >= arguments.n) {
-        return;
-    }
-
-    accumulator alpha = scalar_value(arguments.alpha);
-    const element *a = (const element *)arguments.a + i;
-    const element *b = (const element *)arguments.b + j * arguments.ldb;
-    int64_t depth = alpha == 0 ? 0 : arguments.k;
-    accumulator sum = 0;
-#pragma unroll 8
-    for (int64_t k = 0; k < depth; ++k) {
-        sum = multiply_add(widen(a[k * arguments.lda]), widen(b[k]), sum);
-    }
-    store_result(&arguments, 0, i, j, sum, alpha, scalar_value(arguments.beta));
+    compute_element(&arguments, share.row + threadIdx.x, share.column + threadIdx.y);
 }

@@ -30,10 +30,7 @@
 #include "store.h"
 #include "tiles.h"
 
-#define TILE TILE_K
-
-static_assert(TILE_M == TILE && TILE_N == TILE, "the tiles are square");
-static_assert(THREADS_X == TILE && THREADS_Y == TILE, "a thread an element of each tile");
+#include "square_tile.h"
 
 /* Sums the first `depth` products of this thread's row and column of the tiles. */
 static __device__ inline float multiply(const float (*tile_a)[TILE],

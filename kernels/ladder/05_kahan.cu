@@ -23,11 +23,9 @@
 #include "store.h"
 #include "tiles.h"
 
-#define TILE TILE_K
+#include "square_tile.h"
 
 static_assert(ELEMENT == ELEMENT_F32, "the error terms are written for float");
-static_assert(TILE_M == TILE && TILE_N == TILE, "the tiles are square");
-static_assert(THREADS_X == TILE && THREADS_Y == TILE, "a thread an element of each tile");
 
 /* The sum is sum + error, error being below the last place of sum. */
 typedef struct long_sum {
@@ -60,13 +58,6 @@ static __device__ inline long_sum fold(long_sum x)
     folded.sum = x.sum + x.error;
     folded.error = dropped(x.sum, x.error, folded.sum);
     return isnan(x.error) ? x : folded;
-}
-
-/* Element (i, j) of a rows x columns matrix, and zero outside it. */
-static __device__ inline float element_or_zero(const float *matrix, int64_t ld, int64_t i, int64_t j,
-                                               int64_t rows, int64_t columns)
-{
-    return i < rows && j < columns ? matrix[i + j * ld] : 0;
 }
 
 KERNEL __launch_bounds__(THREADS_X *THREADS_Y) KERNEL_NAME(const gemm_arguments arguments)

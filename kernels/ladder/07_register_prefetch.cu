@@ -30,17 +30,10 @@
  * vector, and by registers: 64 sums, 16 operands and 16 words on their way leave few of 128.
  */
 #include "kernel.h"
-
-#define VECTOR 4
-
-#include "load.h"
-#include "store.h"
 #include "tiles.h"
 
-#define PAD 4
-#define HALF_M (TILE_M / 2)
-#define HALF_N (TILE_N / 2)
-#define THREADS_M (HALF_M / VECTOR) /* threads along m */
+#include "halves.h"
+#include "load.h"
 
 /* What a thread moves of a tile of A: VECTORS_A vectors, A_STEP_K apart along k; and of B, B_STEP_K apart. */
 #define A_STEP_K (THREADS_X / (TILE_M / VECTOR))
@@ -48,8 +41,6 @@
 #define B_STEP_K (THREADS_X / TILE_N * VECTOR)
 #define VECTORS_B (TILE_K / B_STEP_K)
 
-static_assert(THREADS_M * (HALF_N / VECTOR) == THREADS_X, "the threads tile the block");
-static_assert(THREAD_M == 2 * VECTOR && THREAD_N == 2 * VECTOR, "a thread owns two groups each way");
 static_assert(VECTORS_A * A_STEP_K == TILE_K && VECTORS_B * B_STEP_K == TILE_K,
               "the threads share the tiles evenly");
 
@@ -172,15 +163,5 @@ KERNEL __launch_bounds__(THREADS_X, MIN_BLOCKS) KERNEL_NAME(const gemm_arguments
         __syncthreads();
     }
 
-#pragma unroll
-    for (int j = 0; j < THREAD_N; ++j) {
-        int64_t at_n = share.column + column + j / VECTOR * HALF_N + j % VECTOR;
-#pragma unroll
-        for (int i = 0; i < THREAD_M; ++i) {
-            int64_t at_m = share.row + row + i / VECTOR * HALF_M + i % VECTOR;
-            if (at_m < arguments.m && at_n < arguments.n) {
-                store_result(&arguments, 0, at_m, at_n, sum[j][i], alpha, beta);
-            }
-        }
-    }
+    store_sums(&arguments, share.row + row, share.column + column, sum, alpha, beta);
 }

@@ -31,14 +31,10 @@
  * it must, which warp tiles (rung 9) mend.
  */
 #include "kernel.h"
-#include "store.h"
 #include "tiles.h"
 
-#define VECTOR 4
-#define PAD 4
-#define HALF_M (TILE_M / 2)
-#define HALF_N (TILE_N / 2)
-#define THREADS_M (HALF_M / VECTOR) /* threads along m */
+#include "halves.h"
+#include "source.h"
 
 #define B_K 8                    /* k that neighbouring threads copy of B */
 #define B_STEP (THREADS_X / B_K) /* columns of B that the block copies at once */
@@ -49,9 +45,8 @@ typedef struct stage {
 } stage;
 
 static_assert(sizeof(stage) * STAGES == SHARED_BYTES, "the row asks for the shared memory that is used");
-static_assert(THREADS_M * (HALF_N / VECTOR) == THREADS_X, "the threads tile the block");
-static_assert(THREAD_M == 2 * VECTOR && THREAD_N == 2 * VECTOR, "a thread owns two groups each way");
 static_assert(TILE_K % B_K == 0 && TILE_N % (2 * B_STEP) == 0, "the threads share B's tile evenly");
+static_assert(PIECE == VECTOR, "a group is a piece");
 static_assert(THREADS_X % TILE_M == 0 && TILE_K % (2 * THREADS_X / (TILE_M / VECTOR)) == 0, "and A's");
 
 /*
@@ -71,10 +66,7 @@ static __device__ inline void copy_a(stage *to, const float *a, int64_t lda, int
     for (int at = half * TILE_K / 2; at < (half + 1) * TILE_K / 2; at += step) {
         int inside = k_left == TILE_K || k + at < k_left ? rows - row : 0;
         if (words == VECTOR) {
-            copy_async_16(&to->a[k + at][row], a + at * lda,
-                          inside >= VECTOR ? 16
-                          : inside > 0     ? 4 * inside
-                                           : 0);
+            copy_async_16(&to->a[k + at][row], a + at * lda, piece_bytes(inside));
         } else {
             copy_async_4(&to->a[k + at][row], a + at * lda, inside > 0 ? 4 : 0);
         }
@@ -119,28 +111,19 @@ static __device__ inline void multiply(float sum[THREAD_N][THREAD_M], const stag
     }
 }
 
-/* What a thread copies next, and how much of it lies in the matrices. */
-typedef struct source {
-    const float *a;
-    const float *b;
-    int64_t lda;
-    int64_t ldb;
-    int rows;
-    int columns;
-    int64_t depth;
-    int a_words; /* of a piece of A: VECTOR where its columns are aligned, else 1 */
-} source;
-
-/* Starts half of the copies of both tiles; whole says that they lie wholly in the matrices, A's columns aligned. */
-static __device__ inline void copy_half(stage *to, const source *from, int whole, int half)
+/*
+ * Starts half of the copies of both tiles, A's in pieces of `words` (see copy_a); whole says that both lie wholly in
+ * the matrices, A's columns aligned.
+ */
+static __device__ inline void copy_half(stage *to, const source *from, int words, int whole, int half)
 {
     if (whole) {
         copy_b(to, from->b, from->ldb, TILE_N, TILE_K, half);
         copy_a(to, from->a, from->lda, TILE_M, TILE_K, VECTOR, half);
     } else if (from->depth > 0) {
-        int k_left = from->depth < TILE_K ? (int)from->depth : TILE_K;
+        int k_left = tile_depth(from);
         copy_b(to, from->b, from->ldb, from->columns, k_left, half);
-        copy_a(to, from->a, from->lda, from->rows, k_left, from->a_words, half);
+        copy_a(to, from->a, from->lda, from->rows, k_left, words, half);
     }
 }
 
@@ -155,24 +138,15 @@ KERNEL __launch_bounds__(THREADS_X, MIN_BLOCKS) KERNEL_NAME(const gemm_arguments
     float alpha = scalar_value(arguments.alpha);
     float beta = scalar_value(arguments.beta);
     int64_t depth = alpha == 0 ? 0 : arguments.k;
-    source next = {(const float *)arguments.a + share.row,
-                   (const float *)arguments.b + share.column * arguments.ldb,
-                   arguments.lda,
-                   arguments.ldb,
-                   arguments.m - share.row < TILE_M ? (int)(arguments.m - share.row) : TILE_M,
-                   arguments.n - share.column < TILE_N ? (int)(arguments.n - share.column) : TILE_N,
-                   depth,
-                   1};
-    if ((uintptr_t)next.a % 16 == 0 && next.lda % VECTOR == 0) {
-        next.a_words = VECTOR;
-    }
+    source next = source_of_block(&arguments, share, depth);
+    int words = (uintptr_t)next.a % 16 == 0 && next.lda % VECTOR == 0 ? VECTOR : 1;
 
     /* This thread's first pieces. */
-    int across = TILE_M / next.a_words;
-    next.a += (int)threadIdx.x % across * next.a_words + (int)threadIdx.x / across * next.lda;
+    int across = TILE_M / words;
+    next.a += (int)threadIdx.x % across * words + (int)threadIdx.x / across * next.lda;
     next.b += (int)threadIdx.x % B_K + (int)threadIdx.x / B_K * next.ldb;
 
-    int whole_block = next.rows == TILE_M && next.columns == TILE_N && next.a_words == VECTOR;
+    int whole_block = next.rows == TILE_M && next.columns == TILE_N && words == VECTOR;
     float sum[THREAD_N][THREAD_M] = {{0}};
     int reading = 0;
     int writing = 0;
@@ -183,16 +157,12 @@ KERNEL __launch_bounds__(THREADS_X, MIN_BLOCKS) KERNEL_NAME(const gemm_arguments
             __syncthreads();
         }
         int whole = whole_block && next.depth >= TILE_K;
-        copy_half(&stages[writing], &next, whole, 0);
+        copy_half(&stages[writing], &next, words, whole, 0);
         if (k >= 0) {
             multiply(sum, &stages[reading], row, column, 0);
         }
-        copy_half(&stages[writing], &next, whole, 1);
-        /* A group is closed even when it is empty, so that counting groups counts tiles. */
-        copy_async_commit();
-        next.a += TILE_K * next.lda;
-        next.b += TILE_K;
-        next.depth -= TILE_K;
+        copy_half(&stages[writing], &next, words, whole, 1);
+        next_tiles(&next);
         writing = writing + 1 == STAGES ? 0 : writing + 1;
         if (k >= 0) {
             multiply(sum, &stages[reading], row, column, 1);
@@ -200,15 +170,5 @@ KERNEL __launch_bounds__(THREADS_X, MIN_BLOCKS) KERNEL_NAME(const gemm_arguments
         }
     }
 
-#pragma unroll
-    for (int j = 0; j < THREAD_N; ++j) {
-        int64_t at_n = share.column + column + j / VECTOR * HALF_N + j % VECTOR;
-#pragma unroll
-        for (int i = 0; i < THREAD_M; ++i) {
-            int64_t at_m = share.row + row + i / VECTOR * HALF_M + i % VECTOR;
-            if (at_m < arguments.m && at_n < arguments.n) {
-                store_result(&arguments, 0, at_m, at_n, sum[j][i], alpha, beta);
-            }
-        }
-    }
+    store_sums(&arguments, share.row + row, share.column + column, sum, alpha, beta);
 }

@@ -34,6 +34,7 @@
 #include "tiles.h"
 
 #include "column.h"
+#include "source.h"
 
 #define MMA_ROWS 16 /* of the instruction, along n */
 #define MMA_COLUMNS 8
@@ -42,7 +43,6 @@
 #define COLUMNS (WARP_M / MMA_COLUMNS) /* and along m */
 #define WARPS_M (TILE_M / WARP_M)
 
-#define PIECE 8 /* elements of a 16-byte copy */
 #define PAD PIECE
 
 typedef struct stage {
@@ -62,9 +62,6 @@ static_assert(TILE_K % MMA_K == 0 && COLUMNS % 2 == 0, "ldmatrix reads 16 x 16")
 #define mma_16x8x16 mma_bf16_16x8x16
 #endif
 
-/* How many bytes of a piece lie in the matrix, whose row ends `left` elements from the piece's first. */
-static __device__ inline int piece_bytes(int left) { return left >= PIECE ? 16 : left > 0 ? 2 * left : 0; }
-
 /*
  * Starts this thread's copies of a tile: `count` rows of `length` elements, ld apart in memory and pitch
  * apart in shared memory. Of them count_inside x length_inside lie in the matrix; the rest becomes zeros.
@@ -83,30 +80,15 @@ static __device__ inline void copy_rows(element *to, int pitch, const element *f
     }
 }
 
-/* Where the next tiles come from. */
-typedef struct source {
-    const element *a;
-    const element *b;
-    int64_t lda;
-    int64_t ldb;
-    int rows;      /* of A's tile in the matrix */
-    int columns;   /* of B's */
-    int64_t depth; /* k that are left */
-} source;
-
 /* Starts the copies of the next tiles, and goes on to those after. */
 static __device__ inline void copy_tiles(stage *to, source *from)
 {
     if (from->depth > 0) {
-        int inside = from->depth < TILE_K ? (int)from->depth : TILE_K;
+        int inside = tile_depth(from);
         copy_rows(to->a[0], TILE_M + PAD, from->a, from->lda, TILE_K, TILE_M, inside, from->rows);
         copy_rows(to->b[0], TILE_K + PAD, from->b, from->ldb, TILE_N, TILE_K, from->columns, inside);
     }
-    from->a += TILE_K * from->lda;
-    from->b += TILE_K;
-    from->depth -= TILE_K;
-    /* A group is closed even when it is empty, so that counting groups counts tiles. */
-    copy_async_commit();
+    next_tiles(from);
 }
 
 /* Adds the products of a stage; m and n begin the warp's part of the block's tile. */
@@ -161,13 +143,7 @@ KERNEL __launch_bounds__(THREADS_X, MIN_BLOCKS) KERNEL_NAME(const gemm_arguments
     int m = warp % WARPS_M * WARP_M;
     int n = warp / WARPS_M * WARP_N;
     int64_t depth = scalar_value(arguments.alpha) == 0 ? 0 : arguments.k;
-    source next = {(const element *)arguments.a + share.row,
-                   (const element *)arguments.b + share.column * arguments.ldb,
-                   arguments.lda,
-                   arguments.ldb,
-                   arguments.m - share.row < TILE_M ? (int)(arguments.m - share.row) : TILE_M,
-                   arguments.n - share.column < TILE_N ? (int)(arguments.n - share.column) : TILE_N,
-                   depth};
+    source next = source_of_block(&arguments, share, depth);
 
     float sum[ROWS][COLUMNS][4] = {{{0}}};
     for (int s = 0; s < STAGES - 1; ++s) {

@@ -35,9 +35,9 @@
 #include "store.h"
 #include "tiles.h"
 
+#include "source.h"
 #include "warpgroup.h"
 
-#define PIECE 8              /* elements of a 16-byte copy */
 #define PIECES (BOX / PIECE) /* of a row */
 
 static_assert(sizeof(stage) * STAGES == SHARED_BYTES, "the row asks for the shared memory that is used");
@@ -45,9 +45,6 @@ static_assert(THREADS_X == 128 * (TILE_N / WGMMA_ROWS), "a warpgroup for each 64
 static_assert(THREADS_X % (8 * PIECES) == 0, "a thread copies the same place of every atom");
 static_assert(TILE_K % (THREADS_X / PIECES) == 0 && TILE_N % (THREADS_X / PIECES) == 0,
               "boxes are shared evenly");
-
-/* How many bytes of a piece lie in the matrix, whose row ends `left` elements from the piece's first. */
-static __device__ inline int piece_bytes(int left) { return left >= PIECE ? 16 : left > 0 ? 2 * left : 0; }
 
 /*
  * Starts this thread's copies of `count` rows of 128 bytes, ld elements apart in memory. Of them
@@ -67,33 +64,18 @@ static __device__ inline void copy_rows(element (*to)[BOX], const element *from,
     }
 }
 
-/* Where the next tiles come from. */
-typedef struct source {
-    const element *a;
-    const element *b;
-    int64_t lda;
-    int64_t ldb;
-    int rows;      /* of A's tile in the matrix */
-    int columns;   /* of B's */
-    int64_t depth; /* k that are left */
-} source;
-
 /* Starts the copies of the next tiles, and goes on to those after. */
 static __device__ inline void copy_tiles(stage *to, source *from)
 {
     if (from->depth > 0) {
-        int inside = from->depth < TILE_K ? (int)from->depth : TILE_K;
+        int inside = tile_depth(from);
 #pragma unroll
         for (int box = 0; box < TILE_M / BOX; ++box) {
             copy_rows(to->a[box], from->a + box * BOX, from->lda, TILE_K, inside, from->rows - box * BOX);
         }
         copy_rows(to->b, from->b, from->ldb, TILE_N, from->columns, inside);
     }
-    from->a += TILE_K * from->lda;
-    from->b += TILE_K;
-    from->depth -= TILE_K;
-    /* A group is closed even when it is empty, so that counting groups counts tiles. */
-    copy_async_commit();
+    next_tiles(from);
 }
 
 KERNEL __launch_bounds__(THREADS_X, MIN_BLOCKS) KERNEL_NAME(const gemm_arguments arguments)
@@ -103,13 +85,7 @@ KERNEL __launch_bounds__(THREADS_X, MIN_BLOCKS) KERNEL_NAME(const gemm_arguments
     block_share share = share_of_block(&arguments, 8);
     int n = (int)threadIdx.x / 128 * WGMMA_ROWS;
     int64_t depth = scalar_value(arguments.alpha) == 0 ? 0 : arguments.k;
-    source next = {(const element *)arguments.a + share.row,
-                   (const element *)arguments.b + share.column * arguments.ldb,
-                   arguments.lda,
-                   arguments.ldb,
-                   arguments.m - share.row < TILE_M ? (int)(arguments.m - share.row) : TILE_M,
-                   arguments.n - share.column < TILE_N ? (int)(arguments.n - share.column) : TILE_N,
-                   depth};
+    source next = source_of_block(&arguments, share, depth);
 
     wgmma_sum sum[WGMMA_SUMS] = {0};
     for (int s = 0; s < STAGES - 1; ++s) {

@@ -54,6 +54,12 @@ double crew_seconds(void)
     return (double)(nanoseconds - atomic_load(&first)) * 1e-9;
 }
 
+int crew_threads(int most)
+{
+    long processors = sysconf(_SC_NPROCESSORS_ONLN);
+    return processors < 1 ? 1 : processors > most ? most : (int)processors;
+}
+
 /* Says what is under way. The lock is held. */
 static void print_under_way(const struct crew *crew)
 {

@@ -19,6 +19,9 @@ typedef bool trial_maker(int64_t index, void *what, struct trial *trial);
 /* Threads with a lane each. */
 struct crew;
 
+/* One a processor, but no more than so many. */
+int crew_threads(int most);
+
 /*
  * Where a trial takes longer than so many seconds, its kernel hangs: then the program says what was under way, and
  * ends with code 3.

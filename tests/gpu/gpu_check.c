@@ -12,7 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "crew.h"
 #include "guarded.h"
@@ -810,8 +809,7 @@ static void usage(FILE *file)
 
 static bool read_options(int argc, char **argv)
 {
-    long processors = sysconf(_SC_NPROCESSORS_ONLN);
-    option.threads = processors < 1 ? 1 : processors > 16 ? 16 : (int)processors;
+    option.threads = crew_threads(16);
     for (int i = 1; i < argc; i++) {
         const char *value = i + 1 < argc ? argv[i + 1] : NULL;
         if (strcmp(argv[i], "--reduced") == 0) {

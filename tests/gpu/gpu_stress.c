@@ -14,7 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "crew.h"
 
@@ -62,8 +61,7 @@ static void usage(FILE *file)
 
 static bool read_options(int argc, char **argv)
 {
-    long processors = sysconf(_SC_NPROCESSORS_ONLN);
-    option.threads = processors < 1 ? 1 : processors > 32 ? 32 : (int)processors;
+    option.threads = crew_threads(32);
     for (int i = 1; i + 1 < argc; i += 2) {
         char *end;
         double value = strtod(argv[i + 1], &end);
