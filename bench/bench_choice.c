@@ -10,10 +10,10 @@ static json_t *way_to_json(const struct tuned_way *tuned)
 {
     const struct candidate *way = &tuned->way;
     char layout[3] = {way->product.trans_a ? 'T' : 'N', way->product.trans_b ? 'T' : 'N', 0};
-    json_t *line =
-        json_pack("{s:s, s:i, s:b, s:b, s:s, s:s, s:f}", "row", way->kernel->name, "parts", way->parts,
-                  "packs_a", way->packs_a, "packs_b", way->packs_b, "as_type",
-                  carat_type_name(way->product.type_a), "as_layout", layout, "model_cycles", way->cycles);
+    json_t *line = json_pack(
+        "{s:s, s:i, s:I, s:b, s:b, s:s, s:s, s:f}", "row", way->kernel->name, "parts", way->parts,
+        "stream_tiles", (json_int_t)way->stream_tiles, "packs_a", way->packs_a, "packs_b", way->packs_b,
+        "as_type", carat_type_name(way->product.type_a), "as_layout", layout, "model_cycles", way->cycles);
     json_object_set_new(line, "time_us", json_known(tuned->seconds * 1e6));
     return line;
 }
@@ -53,6 +53,9 @@ carat_status bench_choice(struct stage *stage, const struct shape *shape, const 
                 loss * 100, best->seconds * 1e6, best->way.kernel->name);
         if (best->way.parts > 1) {
             fprintf(table, ", %d parts", best->way.parts);
+        }
+        if (best->way.stream_tiles > 0) {
+            fprintf(table, ", tiles shared");
         }
         if (best->way.pack) {
             fprintf(table, ", packed%s%s", best->way.packs_a ? " A" : "", best->way.packs_b ? " B" : "");

@@ -338,7 +338,7 @@ static void look_at(void *context, const struct candidate *way)
     struct wanted *wanted = context;
     bool turned = way->packs_a && way->product.trans_a && wanted->line->turned;
     if (way->pack == wanted->line->kernel && way->packs_a && way->packs_b == wanted->packs_b &&
-        way->parts == 1 && !way->bare && turned == wanted->line->turned &&
+        way->parts == 1 && !way->bare && way->stream_tiles == 0 && turned == wanted->line->turned &&
         (!wanted->way.kernel || way->cycles < wanted->way.cycles)) {
         wanted->way = *way;
     }

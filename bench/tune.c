@@ -59,14 +59,15 @@ static int by_cycles(const void *x, const void *y)
     return (first->cycles > second->cycles) - (first->cycles < second->cycles);
 }
 
-/* Keeps the cheapest ways, and the cheapest of each row whatever the model thinks of it within the slack. */
+/* Keeps the cheapest ways, and the cheapest of each row, tiles shared and not, within the slack. */
 static int thin_out(struct candidate *ways, int count, const struct tune_options *options)
 {
     int kept = 0;
     for (int i = 0; i < count && ways[i].cycles <= options->slack * ways[0].cycles; i++) {
         bool first_of_row = true;
         for (int j = 0; j < kept && first_of_row; j++) {
-            first_of_row = ways[j].kernel != ways[i].kernel;
+            bool both_share = (ways[j].stream_tiles > 0) == (ways[i].stream_tiles > 0);
+            first_of_row = ways[j].kernel != ways[i].kernel || !both_share;
         }
         if (kept < options->most_ways || first_of_row) {
             ways[kept++] = ways[i];

@@ -91,7 +91,7 @@ static void print_candidate(const struct place *place, const struct plan *plan,
     const struct device_traits *traits = &place->device->traits;
     const struct kernel *row = candidate->kernel;
     double megahertz = place->info.core_clock_khz > 0 ? place->info.core_clock_khz / 1e3 : 1e3;
-    char tile[32], time[32] = "", treatment[64], sums[32] = "";
+    char tile[32], time[32] = "", treatment[64], sums[64] = "";
     snprintf(tile, sizeof(tile), "%dx%dx%d", row->tile_m, row->tile_n, row->tile_k);
     print_treatment(&plan->problem, candidate, treatment, sizeof(treatment));
     if (measured > 0) {
@@ -99,6 +99,9 @@ static void print_candidate(const struct place *place, const struct plan *plan,
     }
     if (candidate->bare) {
         snprintf(sums, sizeof(sums), "%s", candidate->parts > 1 ? ", parts added" : ", sums finished");
+    } else if (candidate->stream_tiles > 0) {
+        int cluster = row->cluster > 1 ? row->cluster : 1;
+        snprintf(sums, sizeof(sums), ", %lld tiles shared", (long long)candidate->stream_tiles * cluster);
     }
     printf("%-30s %-12s %5d %8lld %7.2f %9.2f %5.0f%% %9s  ", row->name, tile, candidate->parts,
            (long long)candidate->blocks, waves_of(traits, candidate), candidate->cycles / megahertz,
@@ -200,12 +203,15 @@ static int by_cycles(const void *x, const void *y)
     const struct candidate *second = y;
     int rows = (first->kernel > second->kernel) - (first->kernel < second->kernel);
     int cycles = (first->cycles > second->cycles) - (first->cycles < second->cycles);
-    return cycles ? cycles : rows ? rows : first->parts - second->parts;
+    int parts = first->parts - second->parts;
+    int shared = (first->stream_tiles > 0) - (second->stream_tiles > 0);
+    return cycles ? cycles : rows ? rows : parts ? parts : shared;
 }
 
 static bool is_plan(const struct plan *plan, const struct candidate *way)
 {
-    return is_chosen(plan, way->kernel) && way->parts == plan->parts && way->packs_a == plan->packs_a &&
+    return is_chosen(plan, way->kernel) && way->parts == plan->parts &&
+           way->stream_tiles == plan->stream_tiles && way->packs_a == plan->packs_a &&
            way->packs_b == plan->packs_b && way->product.trans_a == plan->product.trans_a &&
            way->product.trans_b == plan->product.trans_b;
 }

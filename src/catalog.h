@@ -37,6 +37,7 @@ struct kernel {
     int cluster;      /* blocks of a cluster; 0 means 1 */
     int consumers;    /* warpgroups that multiply, beside one that copies */
     int swapped;      /* 1: the instruction's rows run along n, not along m */
+    int stream;       /* 1: clusters may share tiles' steps evenly, see tensor_gemm_arguments */
     int early; /* 1: waits by itself for the kernels before it, so that it may be launched before they end */
     int rung;  /* of the ladder, 1 and up */
     int b_transposed; /* ladder rung 3: B's tile is stored transposed */

@@ -2,7 +2,7 @@
  * choose.c - how a problem is computed: every way that the catalogue offers, and a cost model that ranks
  * them.
  *
- * A way is a product's row, the parts of K, and what is done to A and B before: nothing, copies whose columns
+ * A way is a product's row, the parts of K or the tiles that its blocks share, and what is done to A and B before: nothing, copies whose columns
  * are aligned, transposes that run along k, 8-bit floats as f16. The model counts cycles of the busiest
  * multiprocessor. It knows no device by name: what the rows say of themselves (RATE, MIN_BLOCKS) was
  * measured, and the few numbers below are of the right size for the chips at hand. It has to rank, not to
@@ -44,6 +44,17 @@
 #define BLOCK_CYCLES 1500.0
 /* The same from tile to tile of a block that goes on. */
 #define TILE_CYCLES 400.0
+/*
+ * Where clusters share tiles: cycles until one sees what another has handed on, bytes a cycle at which a block writes
+ * its sums of a tile or reads another's, and the most clusters that share one.
+ */
+#define HAND_OVER_CYCLES 1500.0
+#define HAND_OVER_RATE 48.0
+#define MOST_SHARERS 4
+/* The least steps of a cluster's share, and the most of all shares together. */
+#define LEAST_SHARE 2
+#define MOST_SHARED_STEPS INT32_MAX
+
 /* Cycles that one more kernel before or behind the product takes, whatever it does. */
 #define KERNEL_CYCLES 4000.0
 /* What a table's times of products have in them beside: the launch. */
@@ -359,17 +370,64 @@ static double fetch_rate(const struct kernel *kernel, const struct problem *p)
     return on_lines ? ENGINE_RATE : ENGINE_RATE_OFF_LINES;
 }
 
+int64_t kernel_clusters(const struct kernel *kernel, const struct device_traits *traits)
+{
+    int64_t clusters = (int64_t)traits->multiprocessors * most_resident(kernel) / blocks_of_cluster(kernel);
+    return clusters > 0 ? clusters : 1;
+}
+
+int64_t kernel_flag_bytes(const struct kernel *kernel, const struct device_traits *traits)
+{
+    int64_t blocks = kernel_clusters(kernel, traits) * blocks_of_cluster(kernel);
+    return round_up(blocks * kernel->consumers * (int64_t)sizeof(uint64_t), WORKSPACE_UNIT);
+}
+
+/* Bytes of a block's sums of a tile, 4 each, which it hands to another block. */
+static int64_t tile_sum_bytes(const struct kernel *kernel)
+{
+    return (int64_t)kernel->tile_m * kernel->tile_n * 4;
+}
+
+static int64_t steps_of_tile(const struct candidate *candidate)
+{
+    return ceiling(candidate->product.k, candidate->kernel->tile_k);
+}
+
+/*
+ * The tiles of the busiest multiprocessor: whole ones in waves, but where the clusters share some, a real number of
+ * them, to the step.
+ */
+static double busiest_tiles(const struct device_traits *traits, const struct candidate *candidate)
+{
+    int cluster = blocks_of_cluster(candidate->kernel);
+    int64_t tiles = candidate->blocks / cluster;
+    int64_t clusters_at_once = traits->multiprocessors / cluster > 0 ? traits->multiprocessors / cluster : 1;
+    if (candidate->stream_tiles == 0) {
+        return (double)ceiling(tiles, clusters_at_once);
+    }
+    int64_t steps = steps_of_tile(candidate);
+    double share = (double)ceiling(candidate->stream_tiles * steps, clusters_at_once) / (double)steps;
+    return share + (double)ceiling(tiles - candidate->stream_tiles, clusters_at_once);
+}
+
+/* What a block does more where clusters share tiles: it writes its sums of one, and reads the others' of another. */
+static double hand_over_cycles(const struct device_traits *traits, const struct candidate *candidate)
+{
+    int64_t clusters = kernel_clusters(candidate->kernel, traits);
+    /* Shares that do not begin with a tile reach into one more at either end. */
+    int64_t sharers = clusters / candidate->stream_tiles + (clusters % candidate->stream_tiles == 0 ? 0 : 2);
+    return HAND_OVER_CYCLES + (double)sharers * (double)tile_sum_bytes(candidate->kernel) / HAND_OVER_RATE;
+}
+
 static double product_cycles(const struct device_traits *traits, const struct candidate *candidate)
 {
     const struct kernel *kernel = candidate->kernel;
     const struct problem *p = &candidate->product;
     double fit = most_resident(kernel);
     double rate = is_thin(kernel) ? THIN_RATE : rate_of(kernel);
-    int cluster = blocks_of_cluster(kernel);
-    int64_t clusters_at_once = traits->multiprocessors / cluster > 0 ? traits->multiprocessors / cluster : 1;
 
     /* The busiest multiprocessor's tiles, and how many of them are there at a time. */
-    double mine = (double)ceiling(candidate->blocks / cluster, clusters_at_once);
+    double mine = busiest_tiles(traits, candidate);
     double resident = mine < fit ? mine : fit;
     double busy = fit > 1 ? ALONE + (1 - ALONE) * resident / fit : 1;
 
@@ -381,8 +439,10 @@ static double product_cycles(const struct device_traits *traits, const struct ca
     }
     double multiply = (double)kernel->tile_m * kernel->tile_n * k / (kernel_unit_rate(kernel) * rate * busy);
     double fetch = bytes_of_k(kernel, p) * k / fetch_rate(kernel, p);
+    /* A share of tiles has one piece more than it is tiles long. */
+    double pieces = candidate->stream_tiles > 0 ? ceil(mine) + 1 : mine;
     double between =
-        kernel->tensor_maps ? BLOCK_CYCLES + (mine - 1) * TILE_CYCLES : ceil(mine / fit) * BLOCK_CYCLES;
+        kernel->tensor_maps ? BLOCK_CYCLES + (pieces - 1) * TILE_CYCLES : ceil(mine / fit) * BLOCK_CYCLES;
     return mine * fmax(multiply, fetch) + between;
 }
 
@@ -459,18 +519,25 @@ static struct tuning_point product_point(const struct device_traits *traits,
     int64_t size = (int64_t)carat_type_size(to->type_a);
     bool aligned = (to->lda * size | to->ldb * size | to->align_a | to->align_b) % MAP_ALIGNMENT == 0;
     int64_t k = candidate->parts > 1 ? candidate->k_per_part : to->k > 0 ? to->k : 1;
+    double steps = (double)ceiling(k, kernel->tile_k);
     double load = (double)candidate->blocks / traits->multiprocessors;
+    if (candidate->stream_tiles > 0 && load < 1) {
+        /* A tile's steps go to several clusters, and none is idle. */
+        steps *= load;
+        load = 1;
+    }
     *variant = to->trans_a << 2 | to->trans_b << 1 | aligned;
     return (struct tuning_point){{
         log2(load > 1 ? ceil(load) : load),
-        log2((double)ceiling(k, kernel->tile_k)),
+        log2(steps),
         thinness(kernel, to),
     }};
 }
 
 /*
  * The product's cycles as the table corrects them. A launch counts there, which is the same for all ways but not
- * the same share of them.
+ * the same share of them. Tables know of no shared tiles: those run as fast as the row does in whole waves, of which
+ * they are so much less as the model says, and what the clusters hand over comes on top as foreseen.
  */
 static double corrected_multiply(const struct device_traits *traits, struct candidate *candidate,
                                  double cycles)
@@ -501,6 +568,9 @@ static double candidate_cycles(const struct search *search, struct candidate *ca
     double cycles = multiply_cycles(traits, p, candidate);
     if (traits->tuning) {
         cycles = corrected_multiply(traits, candidate, cycles);
+    }
+    if (candidate->stream_tiles > 0) {
+        cycles += hand_over_cycles(traits, candidate);
     }
     if (candidate->bare) {
         double results = extent_elements(problem_extent_d(p)) * (double)carat_type_size(p->type_cd);
@@ -547,7 +617,50 @@ static bool complete(const struct search *search, const struct kernel *kernel, i
     return true;
 }
 
-/* Looks at all rows that multiply the candidate's product, and at all numbers of parts. */
+/*
+ * The same way with its last, partly idle wave shared evenly by all clusters; false where that is no choice.
+ *
+ *     clusters   | whole | whole | idle    becomes     | share     | whole |
+ *                | whole | whole | whole               | share     | whole |
+ *
+ * A whole wave is shared with it, where there is one, so that a share is no less than a tile: then no tile is of more
+ * than two clusters. Below a wave a tile is of several, whose sums its last one adds one after the other.
+ */
+static bool share_tiles(const struct search *search, struct candidate *candidate)
+{
+    const struct kernel *kernel = candidate->kernel;
+    if (!kernel->stream || candidate->parts > 1 || candidate->bare) {
+        return false;
+    }
+    int64_t clusters = kernel_clusters(kernel, search->traits);
+    int64_t tiles = candidate->blocks / blocks_of_cluster(kernel);
+    int64_t waves = tiles / clusters;
+    int64_t shared = waves > 1 ? tiles - (waves - 1) * clusters : tiles;
+    int64_t steps;
+    if (tiles % clusters == 0 || clusters > MOST_SHARERS * shared ||
+        __builtin_mul_overflow(shared, steps_of_tile(candidate), &steps) || steps > MOST_SHARED_STEPS ||
+        steps < LEAST_SHARE * clusters) {
+        return false;
+    }
+    candidate->stream_tiles = shared;
+    candidate->partial_bytes = round_up(kernel_flag_bytes(kernel, search->traits) +
+                                            clusters * blocks_of_cluster(kernel) * tile_sum_bytes(kernel),
+                                        WORKSPACE_UNIT);
+    candidate->cycles = candidate_cycles(search, candidate);
+    return candidate->partial_bytes <= MOST_PARTIALS;
+}
+
+static void consider(struct search *search, const struct candidate *candidate)
+{
+    if (search->visitor) {
+        search->visitor(search->context, candidate);
+    }
+    if (!search->best.kernel || candidate->cycles < search->best.cycles) {
+        search->best = *candidate;
+    }
+}
+
+/* Looks at all rows that multiply the candidate's product, at all numbers of parts, and at shared tiles. */
 static void search_rows(struct search *search, const struct candidate *treated)
 {
     if (search->limited && treated->packed_bytes > MOST_WORKSPACE) {
@@ -565,11 +678,9 @@ static void search_rows(struct search *search, const struct candidate *treated)
             if (!complete(search, kernel, parts, &candidate)) {
                 continue;
             }
-            if (search->visitor) {
-                search->visitor(search->context, &candidate);
-            }
-            if (!search->best.kernel || candidate.cycles < search->best.cycles) {
-                search->best = candidate;
+            consider(search, &candidate);
+            if (share_tiles(search, &candidate)) {
+                consider(search, &candidate);
             }
         }
     }
@@ -687,6 +798,12 @@ static void explain(const struct search *search, struct plan *plan)
     } else if (search->reduce && best->bare) {
         snprintf(sums, sizeof(sums), ", sums finished by %s", search->reduce->name);
     }
+    if (best->stream_tiles * blocks_of_cluster(kernel) == best->blocks) {
+        snprintf(sums, sizeof(sums), ", shared evenly by all multiprocessors");
+    } else if (best->stream_tiles > 0) {
+        snprintf(sums, sizeof(sums), ", the first %" PRId64 " shared evenly by all multiprocessors",
+                 best->stream_tiles * blocks_of_cluster(kernel));
+    }
     snprintf(plan->explanation, sizeof(plan->explanation),
              "%s: tiles of %dx%dx%d%s, %" PRId64 " blocks on %d multiprocessors in %.1f waves, "
              "%.0f%% of the unit's peak predicted%s%s",
@@ -740,6 +857,7 @@ static carat_status settle(const struct search *search, struct plan *plan)
     plan->workspace_bytes = (size_t)(best->packed_bytes + best->partial_bytes);
     plan->parts = best->parts;
     plan->k_per_part = best->k_per_part;
+    plan->stream_tiles = best->stream_tiles;
     if (best->pack) {
         plan->steps[plan->step_count++] = (struct step){STEP_PACK, best->pack};
     }

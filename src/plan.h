@@ -30,7 +30,9 @@ struct plan {
     bool packs_a;       /* to the workspace's beginning; its layout and type are the product's */
     bool packs_b;
     size_t packed_b_at; /* where in the workspace, in bytes */
-    size_t partials_at;
+    size_t partials_at; /* or, with stream_tiles, what clusters hand to each other: the flags first */
+    int64_t
+        stream_tiles; /* of the product's kernel, see tensor_gemm_arguments; 0: every cluster has its own */
     size_t workspace_bytes;
     char explanation[500];
 };
@@ -79,12 +81,13 @@ struct candidate {
     bool bare; /* the sums go to workspace, and a reduce row finishes them */
     int parts;
     int64_t k_per_part;
-    int64_t blocks; /* tiles of all parts and problems */
+    int64_t blocks;       /* tiles of all parts and problems */
+    int64_t stream_tiles; /* the first so many tiles of clusters are shared evenly by all; 0: none */
     int64_t packed_b_at;
     int64_t packed_bytes;
-    int64_t partial_bytes;
-    double cycles;  /* of the whole, by the model */
-    bool corrected; /* by a table that knows the row */
+    int64_t partial_bytes; /* bare sums, or what clusters hand to each other */
+    double cycles;         /* of the whole, by the model */
+    bool corrected;        /* by a table that knows the row */
 };
 
 /*
@@ -129,6 +132,15 @@ bool kernel_multiplies(const struct kernel *kernel, const struct device_traits *
 
 /* Whether a row is for problems with a side that other rows' tiles would hardly use. */
 bool kernel_is_narrow(const struct kernel *kernel);
+
+/* Of a row with persistent blocks, the clusters that the device holds at a time: among them tiles are shared. */
+int64_t kernel_clusters(const struct kernel *kernel, const struct device_traits *traits);
+
+/*
+ * Where the clusters share tiles, what they hand to each other: first the flags, in so many bytes, then the sums,
+ * TILE_M * TILE_N words of 4 bytes for each block.
+ */
+int64_t kernel_flag_bytes(const struct kernel *kernel, const struct device_traits *traits);
 
 /* Multiply-adds a cycle and multiprocessor of the unit that a row's products run on. */
 double kernel_unit_rate(const struct kernel *kernel);

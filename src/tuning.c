@@ -14,6 +14,10 @@
 
 enum { MOST_LINE = 300, MOST_WORDS = 8, VERSION = 1 };
 
+/* Beyond these, times over what the model foresees are no measurements; products of them would not stay finite. */
+static const double LEAST_FACTOR = 1e-6;
+static const double MOST_FACTOR = 1e6;
+
 /* Of two measurements as near as this to a knot both count. */
 static const float SAME_DISTANCE = 0.1F;
 
@@ -340,7 +344,7 @@ enum { MOST_POINTS = TUNING_MOST_KNOTS * TUNING_MOST_KNOTS * 3 };
 struct grid {
     float values[MOST_POINTS];
     float distances[MOST_POINTS];
-    short counts[MOST_POINTS];
+    int counts[MOST_POINTS]; /* no more than there are lines in the longest file */
 };
 
 /* The grid of one row and variant; NULL: nothing measured. */
@@ -399,7 +403,7 @@ static carat_status learn(const struct tuning_table *table, const struct kernel 
         (*grid)->distances[i] = distance;
     }
     if (distance < (*grid)->distances[i] + SAME_DISTANCE) {
-        (*grid)->values[i] += (float)log(factor);
+        (*grid)->values[i] += (float)log(fmin(fmax(factor, LEAST_FACTOR), MOST_FACTOR));
         (*grid)->counts[i]++;
     }
     return CARAT_OK;

@@ -98,6 +98,12 @@ typedef struct tensor_map {
  * A cluster's tile is CLUSTER tiles side by side, along n where SWAPPED is 1, else along m; tiles_m and tiles_n
  * count those. Blocks are persistent: gridDim.x is what fits the device at most, a multiple of CLUSTER, and the
  * clusters go on from tile to tile in the order that blockIdx.x would have, see gemm_arguments.
+ *
+ * Rows with STREAM=1 may have the first stream_tiles tiles summed by all clusters in equal shares ("stream-K"): their
+ * steps of TILE_K, tile after tile, are one line of stream_tiles * ceil(k / TILE_K), of which cluster c of C has
+ * [c * steps / C, (c + 1) * steps / C). Who has a tile's last step finishes it; the sums of those who have its
+ * other steps come by way of stream_sums, TILE_M * TILE_N for each block, which says so in its CONSUMERS stream_flags
+ * by stream_token. The flags may hold anything but the token before, and do not hold it afterwards. parts is 1.
  */
 typedef struct tensor_gemm_arguments {
     tensor_map a;
@@ -105,7 +111,12 @@ typedef struct tensor_gemm_arguments {
     tensor_map d;
     gemm_arguments gemm;
     int32_t d_by_map;
-    int32_t tiles; /* of all clusters, parts and problems together */
+    int32_t tiles;        /* of all clusters, parts and problems together */
+    int32_t stream_tiles; /* 0: every tile is summed by one cluster */
+    int32_t unused;
+    uint64_t stream_token;
+    float *stream_sums;
+    uint64_t *stream_flags;
 } tensor_gemm_arguments;
 
 /*

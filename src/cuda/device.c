@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include "host_set.h"
 #include "status.h"
@@ -130,6 +131,14 @@ static const struct device_functions functions = {
     .transpose = cuda_transpose,
 };
 
+/* What no other device of this program begins with, nor one of another program. */
+static uint64_t first_token(const struct cuda_device *device)
+{
+    struct timespec now = {0};
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (uint64_t)now.tv_sec << 32 ^ (uint64_t)now.tv_nsec << 2 ^ (uint64_t)(uintptr_t)device << 16;
+}
+
 /* Whether the build had nvcc: then at least one row has an image. */
 static bool have_images(void)
 {
@@ -223,6 +232,7 @@ carat_status cuda_device_create(int index, struct device **created)
     device->index = index;
     device->kernels = kernels;
     device->limits = pipeline_limits_default;
+    atomic_init(&device->tokens, first_token(device));
     carat_status status = read_traits(device);
     if (status == CARAT_OK) {
         status = DRIVER(device, cuDevicePrimaryCtxRetain(&device->context, device->handle));

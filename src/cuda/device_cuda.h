@@ -62,7 +62,8 @@ struct cuda_device {
     pthread_mutex_t load_mutex;
     struct loaded_kernel *kernels; /* as carat_catalog */
     struct workspace_pool pool;
-    pthread_mutex_t launching; /* plans whose steps share workspace are launched one at a time */
+    pthread_mutex_t launching;   /* plans whose steps share workspace are launched one at a time */
+    atomic_uint_fast64_t tokens; /* what next_token() (tensor_map.c) makes the next one of */
     struct pipeline_limits limits;
     pthread_mutex_t host_mutex;
     struct host_set *idle_sets; /* of host calls that are over, for the next ones */
@@ -122,11 +123,12 @@ carat_status workspace_drop(struct cuda_device *device, CUstream stream);
 /* ---- Rows whose tiles the copy engine moves (tensor_map.c) ---- */
 
 /*
- * Launches a row with TENSOR_MAPS=1. blocks counts the tiles of all clusters, parts and problems, as arguments'
- * tiles_m and tiles_n do; how many blocks share them is decided here.
+ * Launches a plan's row with TENSOR_MAPS=1. tiles counts those of all clusters, parts and problems, as arguments'
+ * tiles_m and tiles_n do; how many blocks share them is decided here. handed is the plan's workspace for what
+ * clusters hand to each other, not used where the plan has no stream_tiles.
  */
-carat_status tensor_launch(struct cuda_device *device, const struct kernel *kernel,
-                           const struct problem *product, const gemm_arguments *arguments, int64_t blocks,
+carat_status tensor_launch(struct cuda_device *device, const struct plan *plan, const struct kernel *kernel,
+                           const gemm_arguments *arguments, int64_t tiles, CUdeviceptr handed,
                            CUstream stream);
 
 /* ---- Kernels (kernels.c) ---- */

@@ -86,7 +86,7 @@ static epilogue_arguments epilogue_of(const struct problem *problem, const struc
     };
 }
 
-/* Stores bare sums to partials where that is not 0. */
+/* Where the plan has a reduce it stores bare sums to partials; else its clusters may hand sums to each other there. */
 static carat_status multiply_launch(struct cuda_device *device, const struct plan *plan,
                                     const struct kernel *kernel, const struct device_operands *operands,
                                     CUdeviceptr partials, CUstream stream)
@@ -129,10 +129,10 @@ static carat_status multiply_launch(struct cuda_device *device, const struct pla
         .tiles_n = (int32_t)tiles_n,
         .parts = plan->parts,
         .k_per_part = plan->k_per_part,
-        .partials = (void *)(uintptr_t)partials,
+        .partials = plan_has(plan, STEP_REDUCE) ? (void *)(uintptr_t)partials : NULL,
         .epilogue = epilogue_of(problem, operands),
     };
-    return kernel->tensor_maps ? tensor_launch(device, kernel, problem, &arguments, blocks, stream)
+    return kernel->tensor_maps ? tensor_launch(device, plan, kernel, &arguments, blocks, partials, stream)
                                : kernel_launch(device, kernel, blocks, &arguments, stream);
 }
 
@@ -229,7 +229,7 @@ carat_status plan_launch(struct cuda_device *device, const struct plan *plan,
         at.alpha = (scalar_argument){0};
     }
     bool reads_ab = !scalar_is_zero(&at.alpha, problem_scalar_type(&plan->problem));
-    CUdeviceptr partials = plan_has(plan, STEP_REDUCE) ? workspace + plan->partials_at : 0;
+    CUdeviceptr partials = workspace + plan->partials_at;
     for (int i = 0; i < plan->step_count; ++i) {
         const struct step *step = &plan->steps[i];
         if (step->kind == STEP_PACK) {

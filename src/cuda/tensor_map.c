@@ -4,6 +4,7 @@
  */
 #include "device_cuda.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 #include "status.h"
@@ -140,20 +141,45 @@ static carat_status make_maps(struct cuda_device *device, const struct kernel *k
     return make_map(device, &b, &arguments->b);
 }
 
-carat_status tensor_launch(struct cuda_device *device, const struct kernel *kernel,
-                           const struct problem *product, const gemm_arguments *gemm, int64_t blocks,
-                           CUstream stream)
+/*
+ * A token by which blocks say that their sums stand in workspace. Whatever the workspace holds from other launches or
+ * other programs is none: a launch has its own, and they are scattered over 64 bits (splitmix64). Graphs launch again
+ * with the same one, which is why the kernels take it back.
+ */
+static uint64_t next_token(struct cuda_device *device)
 {
+    const uint64_t step = 0x9e3779b97f4a7c15u;
+    uint64_t token = atomic_fetch_add_explicit(&device->tokens, step, memory_order_relaxed) + step;
+    token = (token ^ token >> 30) * 0xbf58476d1ce4e5b9u;
+    token = (token ^ token >> 27) * 0x94d049bb133111ebu;
+    token ^= token >> 31;
+    return token != 0 ? token : step; /* 0 is how flags are taken back */
+}
+
+carat_status tensor_launch(struct cuda_device *device, const struct plan *plan, const struct kernel *kernel,
+                           const gemm_arguments *gemm, int64_t tiles, CUdeviceptr handed, CUstream stream)
+{
+    const struct device_traits *traits = &device->base.traits;
     tensor_gemm_arguments arguments;
+    if (tiles > INT32_MAX) {
+        return fail(CARAT_UNSUPPORTED, "kernel %s would need %" PRId64 " tiles, but a launch has at most %d",
+                    kernel->name, tiles, INT32_MAX);
+    }
     memset(&arguments, 0, sizeof(arguments));
     arguments.gemm = *gemm;
-    arguments.tiles = (int32_t)blocks;
-    CARAT_TRY(make_maps(device, kernel, product, gemm, &arguments));
-    int64_t cluster = kernel->cluster > 1 ? kernel->cluster : 1;
-    int64_t resident = kernel->min_blocks > 1 ? kernel->min_blocks : 1;
-    int64_t clusters = device->base.traits.multiprocessors * resident / cluster;
-    if (blocks < clusters || kernel->operation == OPERATION_LADDER) { /* rungs have a block for each tile */
-        clusters = blocks;
+    arguments.tiles = (int32_t)tiles;
+    CARAT_TRY(make_maps(device, kernel, &plan->product, gemm, &arguments));
+    if (plan->stream_tiles > 0) {
+        arguments.stream_tiles = (int32_t)plan->stream_tiles;
+        arguments.stream_token = next_token(device);
+        arguments.stream_flags = (uint64_t *)(uintptr_t)handed;
+        arguments.stream_sums = (float *)(uintptr_t)(handed + (CUdeviceptr)kernel_flag_bytes(kernel, traits));
     }
-    return kernel_launch(device, kernel, clusters * cluster, &arguments, stream);
+    /* All clusters share the first tiles. Else none is without one; and rungs have a cluster for each. */
+    int64_t clusters = kernel_clusters(kernel, traits);
+    if (kernel->operation == OPERATION_LADDER || (plan->stream_tiles == 0 && tiles < clusters)) {
+        clusters = tiles;
+    }
+    return kernel_launch(device, kernel, clusters * (kernel->cluster > 1 ? kernel->cluster : 1), &arguments,
+                         stream);
 }
