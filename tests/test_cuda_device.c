@@ -17,8 +17,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "../kernels/common/arguments.h"
 #include "context.h"
 #include "cuda/cuda.h"
+#include "cuda/driver.h"
 #include "reference.h"
 #include "standin.h"
 
@@ -812,6 +814,177 @@ static void an_older_device_has_kernels_too(void **state)
     standin_set_capability(90);
 }
 
+/* ---- Launches of rows that only Hopper runs, noted as they reach the driver ------------------ */
+
+static struct {
+    unsigned grid;
+    tensor_gemm_arguments arguments;
+    int count;
+} noted;
+
+static CUresult note_launch(const CUlaunchConfig *config, CUfunction function, void **arguments, void **extra)
+{
+    (void)function;
+    (void)extra;
+    noted.grid = config->gridDimX;
+    memcpy(&noted.arguments, arguments[0], sizeof(noted.arguments));
+    noted.count++;
+    return CUDA_SUCCESS;
+}
+
+static CUresult load_nothing(CUmodule *module, const void *image)
+{
+    (void)image;
+    *module = NULL;
+    return CUDA_SUCCESS;
+}
+
+static CUresult get_a_function(CUfunction *function, CUmodule module, const char *name)
+{
+    static char somewhere;
+    (void)module;
+    (void)name;
+    *function = (CUfunction)(void *)&somewhere;
+    return CUDA_SUCCESS;
+}
+
+static CUresult set_nothing(CUfunction function, CUfunction_attribute attribute, int value)
+{
+    (void)function;
+    (void)attribute;
+    (void)value;
+    return CUDA_SUCCESS;
+}
+
+/* The driver that notes launches; the one before. */
+static struct driver driver_that_notes(void)
+{
+    struct driver before = driver;
+    driver.cuModuleLoadData = load_nothing;
+    driver.cuModuleGetFunction = get_a_function;
+    driver.cuFuncSetAttribute = set_nothing;
+    driver.cuLaunchKernelEx = note_launch;
+    return before;
+}
+
+/* A product of bf16 whose operands run along k, and where it lies. */
+struct along_k {
+    struct problem problem;
+    struct operands operands;
+};
+
+static struct along_k along_k(int64_t m, int64_t n, int64_t k, void *somewhere)
+{
+    static const float one = 1;
+    static const float zero = 0;
+    carat_gemm_problem described = carat_gemm_describe(CARAT_BF16, m, n, k);
+    struct along_k w = {
+        .operands = {.alpha = &one, .a = somewhere, .b = somewhere, .beta = &zero, .d = somewhere}};
+    described.order = CARAT_COLUMN_MAJOR;
+    described.op_a = CARAT_TRANSPOSE;
+    assert_ok(problem_check(&described, &w.problem));
+    return w;
+}
+
+static void take_shared(void *context, const struct candidate *way)
+{
+    struct candidate *found = context;
+    if (way->kernel == found->kernel && way->stream_tiles > 0 && !way->pack) {
+        *found = *way;
+    }
+}
+
+/* The way in which a row's clusters share tiles. */
+static struct plan sharing_plan(struct device *device, const struct kernel *row,
+                                const struct problem *problem)
+{
+    struct candidate found = {.kernel = row};
+    struct plan plan;
+    plan_visit(&device->traits, problem, take_shared, &found);
+    assert_true(found.stream_tiles > 0);
+    assert_ok(plan_of_candidate(&device->traits, problem, &found, &plan));
+    return plan;
+}
+
+/* Runs a plan and checks what its launch was given; the token. */
+static uint64_t launch_shared(struct device *device, const struct plan *plan, const struct along_k *w,
+                              const carat_run *run)
+{
+    const struct kernel *row = plan->steps[0].kernel;
+    const tensor_gemm_arguments *given = &noted.arguments;
+    int before = noted.count;
+    assert_ok(device->functions->gemm(device, plan, &w->operands, run));
+    assert_int_equal(noted.count, before + 1);
+    assert_int_equal(noted.grid, 4); /* all multiprocessors, however few tiles there are */
+    assert_int_equal(given->stream_tiles, plan->stream_tiles);
+    assert_int_equal(given->gemm.parts, 1);
+    assert_null(given->gemm.partials);
+    const char *flags = (const char *)given->stream_flags;
+    const char *sums = (const char *)given->stream_sums;
+    assert_non_null(flags);
+    assert_true(!run->workspace || flags == (char *)run->workspace + plan->partials_at);
+    assert_true((uintptr_t)sums % 256 == 0 && sums - flags >= 4 * row->consumers * (int)sizeof(uint64_t));
+    assert_true(sums + (size_t)4 * 4 * row->tile_m * row->tile_n <=
+                flags - plan->partials_at + plan->workspace_bytes);
+    assert_true(given->stream_token != 0);
+    return given->stream_token;
+}
+
+static void shared_tiles_have_room_and_tokens(void **state)
+{
+    (void)state;
+    enum { TIMES = 8, ALL = 4 * TIMES };
+    const struct kernel *row = catalog_find("wgmma_bf16_tn_256x128");
+    assert_true(row && row->stream);
+    carat_context *contexts[2];
+    uint64_t tokens[ALL];
+    int count = 0;
+    standin_set_capability(90);
+    for (int c = 0; c < 2; ++c) {
+        assert_ok(carat_context_create(CARAT_DEVICE_CUDA, 0, &contexts[c]));
+        struct device *device = carat_context_device(contexts[c]);
+        void *somewhere = device_memory(contexts[c], 4096);
+        struct along_k few = along_k(256, 3 * 128, 1024, somewhere);
+        struct along_k many = along_k(3 * 256, 3 * 128, 1024, somewhere);
+        struct plan few_plan = sharing_plan(device, row, &few.problem);
+        struct plan many_plan = sharing_plan(device, row, &many.problem);
+        assert_int_equal(few_plan.stream_tiles, 3);
+        assert_int_equal(many_plan.stream_tiles, 5); /* of 9, four of which are a whole wave */
+        carat_run own = {.workspace = device_memory(contexts[c], many_plan.workspace_bytes),
+                         .workspace_bytes = many_plan.workspace_bytes};
+        carat_run pool = {.workspace = NULL};
+        struct driver before = driver_that_notes();
+        for (int i = 0; i < TIMES; ++i) {
+            tokens[count++] = launch_shared(device, &few_plan, &few, i % 2 ? &own : &pool);
+            tokens[count++] = launch_shared(device, &many_plan, &many, i % 2 ? &pool : &own);
+        }
+        /* A row by itself shares nothing, and has no more blocks than there are tiles. */
+        assert_ok(cuda_gemm_with(device, row, &few.problem, &few.operands, NULL));
+        assert_int_equal(noted.grid, 3);
+        assert_int_equal(noted.arguments.tiles, 3);
+        assert_int_equal(noted.arguments.stream_tiles, 0);
+        assert_true(!noted.arguments.stream_flags && !noted.arguments.stream_sums);
+        assert_ok(cuda_gemm_with(device, row, &many.problem, &many.operands, NULL));
+        assert_int_equal(noted.grid, 4);
+        assert_int_equal(noted.arguments.tiles, 9);
+        struct along_k most = along_k((int64_t)1 << 30, (int64_t)1 << 30, 64, somewhere);
+        assert_refused(cuda_gemm_with(device, row, &most.problem, &most.operands, NULL), CARAT_UNSUPPORTED,
+                       "would need 35184372088832 tiles, but a launch has at most 2147483647");
+        driver = before;
+        assert_ok(carat_release(contexts[c], own.workspace));
+        assert_ok(carat_release(contexts[c], somewhere));
+    }
+    assert_int_equal(count, ALL);
+    for (int i = 0; i < ALL; ++i) {
+        for (int j = 0; j < i; ++j) {
+            assert_true(tokens[i] != tokens[j]);
+        }
+    }
+    carat_context_destroy(contexts[0]);
+    carat_context_destroy(contexts[1]);
+    standin_set_capability(100);
+}
+
 static void a_context_waits_for_its_work(void **state)
 {
     (void)state;
@@ -908,6 +1081,7 @@ int main(void)
         test(the_device_describes_itself),
         test(other_devices_have_other_memory),
         test(an_older_device_has_kernels_too),
+        test(shared_tiles_have_room_and_tokens),
         test(a_context_waits_for_its_work),
         test(the_current_context_stays),
         test(device_memory_is_out_of_the_hosts_reach),

@@ -152,6 +152,34 @@ static void check_epilogue(const struct plan *plan)
                 to->accuracy == from->accuracy);
 }
 
+/* The shares are even and worth it, the tiles that remain are whole waves, and there is room for flags and sums. */
+static void check_shared_tiles(const struct device_traits *traits, const struct plan *plan,
+                               const struct kernel *kernel)
+{
+    int64_t cluster = kernel->cluster > 1 ? kernel->cluster : 1;
+    int64_t clusters = traits->multiprocessors / cluster;
+    int64_t blocks = clusters * cluster;
+    int64_t tiles = blocks_of(kernel, &plan->product, 1) / cluster;
+    int64_t steps = plan->stream_tiles * ceiling(plan->product.k, kernel->tile_k);
+    int64_t flags = (blocks * kernel->consumers * 8 + 255) / 256 * 256;
+    int64_t bytes = flags + (blocks * kernel->tile_m * kernel->tile_n * 4 + 255) / 256 * 256;
+    assert_true(kernel->stream == 1);
+    assert_int_equal(kernel_clusters(kernel, traits), clusters);
+    assert_int_equal(kernel_flag_bytes(kernel, traits), flags);
+    assert_true(plan->stream_tiles <= tiles && plan->stream_tiles < 2 * clusters);
+    assert_int_equal((tiles - plan->stream_tiles) % clusters, 0);
+    assert_true(plan->stream_tiles % clusters != 0);
+    assert_true(tiles < clusters ? 4 * plan->stream_tiles >= clusters : plan->stream_tiles > clusters);
+    assert_true(steps >= 2 * clusters && steps <= INT32_MAX);
+    assert_int_equal(plan->workspace_bytes - plan->partials_at, bytes);
+    assert_true(bytes <= 64 << 20);
+    char words[60];
+    snprintf(words, sizeof(words),
+             plan->stream_tiles == tiles ? ", shared" : ", the first %" PRId64 " shared",
+             plan->stream_tiles * cluster);
+    assert_non_null(strstr(plan->explanation, words));
+}
+
 static void check_plan(const struct device_traits *traits, const struct plan *plan)
 {
     const struct problem *p = &plan->problem;
@@ -165,6 +193,7 @@ static void check_plan(const struct device_traits *traits, const struct plan *pl
     bool packs = plan->steps[0].kind == STEP_PACK;
     const struct step *multiply = &plan->steps[packs];
     bool bare = plan->parts > 1 || !kernel_finishes(multiply->kernel, p);
+    assert_true(plan->stream_tiles == 0 || !bare);
     assert_int_equal(plan->step_count, 1 + packs + bare);
     assert_int_equal(multiply->kind, STEP_MULTIPLY);
     check_multiply(traits, plan, multiply->kernel);
@@ -182,6 +211,11 @@ static void check_plan(const struct device_traits *traits, const struct plan *pl
     assert_true(plan->parts >= 1);
     assert_true(plan->k_per_part > 0);
     assert_int_equal(plan->parts, p->k > 0 ? (plan->product.k - 1) / plan->k_per_part + 1 : 1);
+    if (plan->stream_tiles > 0) {
+        check_shared_tiles(traits, plan, multiply->kernel);
+        return;
+    }
+    assert_null(strstr(plan->explanation, "shared evenly"));
     if (!bare) {
         assert_int_equal(plan->workspace_bytes, plan->partials_at);
         return;
@@ -377,6 +411,122 @@ static void long_sums_of_few_tiles_are_split(void **state)
         assert_int_equal(plan_of(types[t], 8192, 8192, 8192).parts, 1);
         assert_int_equal(plan_of(types[t], 8192, 8192, 0).parts, 1);
     }
+}
+
+/* The ways of one row to do a bf16 product whose operands run along k. */
+struct shared_ways {
+    const struct kernel *row;
+    const struct device_traits *traits;
+    struct problem problem;
+    int count;         /* with and without */
+    struct plan plain; /* of parts 1 */
+    struct plan shared;
+    double plain_cycles;
+    double shared_cycles; /* 0: none */
+};
+
+static void take_way(void *context, const struct candidate *way)
+{
+    struct shared_ways *ways = context;
+    if (way->kernel != ways->row || way->parts > 1 || way->pack) {
+        return;
+    }
+    bool shares = way->stream_tiles > 0;
+    struct plan *plan = shares ? &ways->shared : &ways->plain;
+    assert_int_equal(plan_of_candidate(ways->traits, &ways->problem, way, plan), CARAT_OK);
+    assert_int_equal(plan->stream_tiles, way->stream_tiles);
+    check_plan(ways->traits, plan);
+    *(shares ? &ways->shared_cycles : &ways->plain_cycles) = way->cycles;
+    ways->count++;
+}
+
+static struct shared_ways ways_of(const struct kernel *row, const struct device_traits *traits, int64_t m,
+                                  int64_t n, int64_t k, int64_t batch)
+{
+    struct shared_ways ways = {.row = row, .traits = traits};
+    carat_gemm_problem described = carat_gemm_describe(CARAT_BF16, m, n, k);
+    described.order = CARAT_COLUMN_MAJOR;
+    described.op_a = CARAT_TRANSPOSE;
+    described.batch = batch;
+    if (batch > 1) {
+        described.stride_a = m * k;
+        described.stride_b = n * k;
+        described.stride_d = m * n;
+    }
+    assert_int_equal(problem_check(&described, &ways.problem), CARAT_OK);
+    plan_visit(traits, &ways.problem, take_way, &ways);
+    assert_int_equal(ways.count, ways.shared_cycles > 0 ? 2 : 1);
+    return ways;
+}
+
+/* How many tiles are shared by so many clusters, and that nothing else is tried. */
+static void the_last_wave_is_shared(void **state)
+{
+    (void)state;
+    const struct kernel *row = catalog_find("wgmma_bf16_tn_256x128");
+    const struct kernel *pairs = catalog_find("wgmma_bf16_tn_256x128_c2");
+    assert_true(row && row->stream && pairs);
+    const struct {
+        int64_t tiles_m;
+        int64_t tiles_n;
+        int64_t k;
+        int64_t batch;
+        int64_t shared; /* of 132 clusters */
+    } cases[] = {
+        {12, 24, 4096, 1, 288 - 132},      /* two waves and a bit: one stays whole */
+        {12, 24, 4096, 3, 864 - 660},      /* the tiles of all problems of a batch count */
+        {19, 7, 4096, 1, 133},             /* a wave and one tile */
+        {12, 11, 4096, 1, 0},              /* one whole wave */
+        {24, 11, 4096, 1, 0},              /* two */
+        {10, 10, 4096, 1, 100},            /* less than one */
+        {11, 3, 4096, 1, 33},              /* four clusters a tile */
+        {8, 4, 4096, 1, 0},                /* more */
+        {10, 10, 3 * 64, 1, 100},          /* 2.27 steps a cluster */
+        {10, 10, 2 * 64 + 8, 1, 100},      /* no whole ones, but three of them */
+        {10, 10, 2 * 64, 1, 0},            /* 1.5 */
+        {19, 7, 64, 1, 0},                 /* 1.01 */
+        {19, 7, ((int64_t)1 << 30), 1, 0}, /* more steps than can be counted */
+        {19, 7, 64 * (INT32_MAX / 133), 1, 133},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct shared_ways ways =
+            ways_of(row, &h200, 256 * cases[i].tiles_m, 128 * cases[i].tiles_n, cases[i].k, cases[i].batch);
+        if (ways.shared.stream_tiles != cases[i].shared) {
+            fail_msg("case %zu: %" PRId64 " tiles are shared", i, ways.shared.stream_tiles);
+        }
+        assert_int_equal(ways.plain.workspace_bytes, 0);
+    }
+    if (pairs->stream) {
+        /* 66 clusters, and 144 tiles of them. */
+        assert_int_equal(ways_of(pairs, &h200, 3072, 3072, 4096, 1).shared.stream_tiles, 144 - 66);
+    }
+    /* What bare sums are for, sharing does not do. */
+    struct problem problem = ways_of(row, &h200, 3072, 3072, 4096, 1).problem;
+    struct plan plan;
+    assert_int_equal(plan_choose_row(&h200, &problem, catalog_find("wgmma_bf16_tn_64x64"), &plan), CARAT_OK);
+    assert_int_equal(plan.stream_tiles, 0);
+}
+
+/* Where the last wave would be nearly idle sharing wins, where it is nearly full it does not; nor does it for short k. */
+static void sharing_pays_for_idle_waves(void **state)
+{
+    (void)state;
+    const struct kernel *row = catalog_find("wgmma_bf16_tn_256x128");
+    struct shared_ways idle = ways_of(row, &h200, 3072, 3072, 3072, 1); /* 2.2 waves */
+    assert_true(idle.shared_cycles < 0.85 * idle.plain_cycles);
+    struct shared_ways full = ways_of(row, &h200, 256 * 131, 128, 3072, 1); /* 0.99 */
+    assert_true(full.shared_cycles > full.plain_cycles);
+    struct shared_ways brief = ways_of(row, &h200, 3072, 3072, 128, 1);
+    assert_true(brief.shared_cycles > brief.plain_cycles);
+    /* More waves are less idle. */
+    struct shared_ways many = ways_of(row, &h200, 3072, 8 * 3072, 3072, 1); /* 17.5 */
+    double gain = idle.plain_cycles / idle.shared_cycles;
+    assert_true(many.shared_cycles < many.plain_cycles);
+    assert_true(many.plain_cycles / many.shared_cycles < gain);
+
+    struct plan chosen = plan_of(CARAT_BF16, 3000, 3000, 3000);
+    assert_true(chosen.stream_tiles > 0);
+    assert_int_equal(plan_of(CARAT_BF16, 256 * 12, 256 * 11, 4096).stream_tiles, 0); /* two whole waves */
 }
 
 static void what_no_grid_holds_is_refused(void **state)
@@ -654,7 +804,7 @@ static void messages_belong_to_threads(void **state)
 
 int main(void)
 {
-    struct CMUnitTest tests[12 + 2 * TYPES];
+    struct CMUnitTest tests[13 + 2 * TYPES];
     static char names[2 * TYPES][60];
     int count = 0;
     for (int t = 0; t < TYPES; t++) {
@@ -667,6 +817,8 @@ int main(void)
     }
     tests[count++] = (struct CMUnitTest)cmocka_unit_test(rows_are_found_by_name);
     tests[count++] = (struct CMUnitTest)cmocka_unit_test(long_sums_of_few_tiles_are_split);
+    tests[count++] = (struct CMUnitTest)cmocka_unit_test(the_last_wave_is_shared);
+    tests[count++] = (struct CMUnitTest)cmocka_unit_test(sharing_pays_for_idle_waves);
     tests[count++] = (struct CMUnitTest)cmocka_unit_test(what_no_grid_holds_is_refused);
     tests[count++] = (struct CMUnitTest)cmocka_unit_test(chips_without_kernels_are_refused);
     tests[count++] = (struct CMUnitTest)cmocka_unit_test(cpu_plans_say_how_they_multiply);

@@ -227,6 +227,40 @@ static void factors_lie_between_measurements(void **state)
     tuning_close(table);
 }
 
+/* Times that nothing takes give factors that still can be counted with; and a line may stand there often. */
+static void absurd_times_are_bounded(void **state)
+{
+    (void)state;
+    enum { OFTEN = 40000 };
+    static const char line[] = "reduce reduce_f32 65536 4 10.000\n";
+    const struct kernel *reduce = catalog_find("reduce_f32");
+    const struct tuning_point point = {{16, 2}};
+    char text[300];
+    for (int large = 0; large <= 1; large++) {
+        snprintf(text, sizeof(text),
+                 "carat-tuning 1\ndevice A chip\nclock %s\nreduce reduce_f32 65536 4 %s\n",
+                 large ? "999999999999999" : "0.000000000001", large ? "999999999999999" : "0.000000000001");
+        struct tuning_table *table = parse(text);
+        double factor = tuning_factor(table, reduce, 0, point, NULL);
+        assert_true(large ? factor > 0.99e6 && factor < 1.01e6 : factor < 1.01e-6 && factor > 0.99e-6);
+        tuning_close(table);
+    }
+    snprintf(text, sizeof(text), HEAD "%s", line);
+    struct tuning_table *once = parse(text);
+    char *long_text = malloc(sizeof(HEAD) + OFTEN * (sizeof(line) - 1));
+    assert_non_null(long_text);
+    char *end = stpcpy(long_text, HEAD);
+    for (int i = 0; i < OFTEN; i++) {
+        end = stpcpy(end, line);
+    }
+    struct tuning_table *often = parse(long_text);
+    double ratio = tuning_factor(often, reduce, 0, point, NULL) / tuning_factor(once, reduce, 0, point, NULL);
+    assert_true(fabs(ratio - 1) < 1e-2); /* sums of floats */
+    free(long_text);
+    tuning_close(once);
+    tuning_close(often);
+}
+
 /* ---- Choices ---- */
 
 static struct problem checked(carat_type type, int64_t m, int64_t n, int64_t k)
@@ -285,6 +319,61 @@ static void a_slow_row_is_not_chosen(void **state)
     with = plan_with(fast, &problem);
     assert_ptr_equal(step_of(&with, STEP_MULTIPLY), other);
     assert_non_null(strstr(with.explanation, "predicted by measured times"));
+}
+
+struct shared_way {
+    const struct kernel *row;
+    double cycles;
+};
+
+static void take_shared(void *context, const struct candidate *way)
+{
+    struct shared_way *shared = context;
+    if (way->kernel == shared->row && way->stream_tiles > 0 && !way->pack) {
+        shared->cycles = way->cycles;
+    }
+}
+
+/* Cycles of a way whose clusters share tiles, with a table. */
+static double shared_cycles(const char *text, const struct kernel *row, const struct problem *problem)
+{
+    struct device_traits traits = chip;
+    struct tuning_table *table = parse(text);
+    struct shared_way shared = {.row = row};
+    traits.tuning = table;
+    plan_visit(&traits, problem, take_shared, &shared);
+    assert_true(shared.cycles > 0);
+    tuning_close(table);
+    return shared.cycles;
+}
+
+/*
+ * Where clusters share tiles all are busy: the time is of the row's whole waves, whatever fewer blocks take, and
+ * the hand-over is not corrected.
+ */
+static void shared_tiles_run_as_whole_waves_do(void **state)
+{
+    (void)state;
+    const struct kernel *row = catalog_find("wgmma_bf16_tn_256x128");
+    assert_true(row && row->stream);
+    struct problem problem = checked(CARAT_BF16, 256 * 12, 128 * 8, 4096); /* 96 tiles on 128 */
+    problem.trans_a = true;
+    problem.lda = 4096;
+    struct tuning_line line = {.operation = OPERATION_GEMM, .kernel = row, .trans_a = true};
+    double cycles[3];
+    for (int i = 0; i < 3; i++) {
+        char text[1000] = HEAD;
+        int variant;
+        memcpy(line.sizes, (int64_t[]){256 * 16, 128 * 8, 4096}, sizeof(line.sizes));
+        add_line(text, sizeof(text), line, i == 0 ? 1 : 3, &variant);
+        memcpy(line.sizes, (int64_t[]){256 * 8, 128 * 8, 4096}, sizeof(line.sizes));
+        add_line(text, sizeof(text), line, i == 2 ? 100 : 1, &variant);
+        cycles[i] = shared_cycles(text, row, &problem);
+    }
+    double corrected = (cycles[1] - cycles[0]) / 2;
+    double handed = cycles[0] - corrected;
+    assert_true(corrected > 0 && handed > 1000 && handed < corrected / 2);
+    assert_true(fabs(cycles[2] / cycles[1] - 1) < 1e-6);
 }
 
 static void slow_packs_and_reduces_are_avoided(void **state)
@@ -388,7 +477,9 @@ int main(void)
         cmocka_unit_test(wrong_files_are_refused),
         cmocka_unit_test(shipped_tables_are_right),
         cmocka_unit_test(factors_lie_between_measurements),
+        cmocka_unit_test(absurd_times_are_bounded),
         cmocka_unit_test(a_slow_row_is_not_chosen),
+        cmocka_unit_test(shared_tiles_run_as_whole_waves_do),
         cmocka_unit_test(slow_packs_and_reduces_are_avoided),
         cmocka_unit_test(tables_of_others_change_nothing),
         cmocka_unit_test(contexts_take_the_table_of_the_environment),
