@@ -33,6 +33,7 @@ struct contender {
     char version[128];               /* "" where the library has none */
     const char *accuracy;            /* of its sums, once prepared: see accuracy_name() */
     const struct epilogue *epilogue; /* what it does to the product; NULL: nothing */
+    int launches;                    /* kernels of one product, once prepared; 0: not known */
     char plan[400];                  /* how it does the workload at hand, once prepared */
 };
 

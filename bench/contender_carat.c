@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "contender.h"
+#include "context.h"
 #include "cuda/cuda.h"
 #include "status.h"
 
@@ -69,6 +70,7 @@ static carat_status prepare(struct contender *contender, const struct workload *
     if (self->row) {
         CARAT_TRY(problem_check(&workload->problem, &self->problem));
         CARAT_TRY(cuda_kernel_check(contender->place->device, self->row));
+        contender->launches = 1;
         snprintf(contender->plan, sizeof(contender->plan), "%s", self->row->name);
         return CARAT_OK;
     }
@@ -81,6 +83,7 @@ static carat_status prepare(struct contender *contender, const struct workload *
         if (self->one_step) {
             keep_step(&self->given, self->step);
         }
+        contender->launches = self->given.step_count;
         return device->functions->prepare(device, &self->given);
     }
     carat_gemm_problem problem = workload->problem;
@@ -92,6 +95,7 @@ static carat_status prepare(struct contender *contender, const struct workload *
         CARAT_TRY(workload_make_bias(workload));
     }
     CARAT_TRY(carat_plan_create(contender->place->context, &problem, &self->plan));
+    contender->launches = contender->place->cuda ? self->plan->plan.step_count : 0;
     snprintf(contender->plan, sizeof(contender->plan), "%s", carat_plan_explain(self->plan));
     return CARAT_OK;
 }

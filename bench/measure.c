@@ -22,6 +22,12 @@ static const double SLOW_CORE = 8e9;
 /* A region that takes longer is not repeated. */
 static const double LONGEST_REPEATED = 0.5;
 
+/* Calls whose host time is taken together, no more of them than a launch queue takes in; and how often. */
+enum { MOST_HOST_CALLS = 64, FEWEST_HOST_CALLS = 8, HOST_BATCHES = 9 };
+
+/* A batch keeps the device for about this long; of products that alone take longer the host's time is nothing. */
+static const double HOST_BATCH_SECONDS = 1e-3;
+
 /* How long the device works before the first timed round, for its clocks. */
 static const double WARM_SECONDS = 20e-3;
 
@@ -120,6 +126,7 @@ static carat_status check(struct entry *entry, const struct references *referenc
     CARAT_TRY(contender->functions->prepare(contender, &entry->workload));
     double prepare_seconds = now_seconds() - begin;
     snprintf(result->plan, sizeof(result->plan), "%s", contender->plan);
+    result->launches = contender->launches;
     CARAT_TRY(workload_poison(&entry->workload));
     CARAT_TRY(carat_synchronize(place->context, place->stream));
     begin = now_seconds();
@@ -148,7 +155,22 @@ static int calls_of_region(double one, int sets)
     return calls < 1 ? 1 : calls > MOST_CALLS ? MOST_CALLS : (int)calls;
 }
 
-/* Sizes the regions, records the graph, and warms up. */
+/* The host's time in a call, of a product that takes the device `one` second. */
+static carat_status time_host(struct entry *entry, double one)
+{
+    double times[HOST_BATCHES];
+    if (one > HOST_BATCH_SECONDS) {
+        return CARAT_OK;
+    }
+    int calls = (int)fmax(FEWEST_HOST_CALLS, fmin(HOST_BATCH_SECONDS / one, MOST_HOST_CALLS));
+    for (int i = 0; i < HOST_BATCHES; i++) {
+        CARAT_TRY(timer_host(&entry->stage->timer, entry->contender, &entry->workload, calls, &times[i]));
+    }
+    entry->result->host_us = median(times, HOST_BATCHES) * 1e6;
+    return CARAT_OK;
+}
+
+/* Sizes the regions, records the graph, warms up, and times the host. */
 static carat_status make_ready(struct entry *entry, const struct measure_options *options)
 {
     struct timer *timer = &entry->stage->timer;
@@ -192,7 +214,7 @@ static carat_status make_ready(struct entry *entry, const struct measure_options
         double seconds = 0;
         CARAT_TRY(timer_replay(timer, entry->graph, &seconds));
     }
-    return CARAT_OK;
+    return time_host(entry, one);
 }
 
 static carat_status one_round(struct entry *entry)

@@ -43,6 +43,8 @@ struct result {
     double first_call_us; /* plan, kernel loading and all; with the wait for its end */
     double time_us;       /* median over the rounds, as calls on a stream */
     double graph_time_us; /* the same as replays of a graph */
+    double host_us;       /* median time of the host alone in one call: see timer_host() */
+    int launches;         /* kernels of one call; 0 where that is not known */
     double spread;        /* (largest - smallest) / median of the rounds' times */
     int rounds;
     int calls; /* of a round */

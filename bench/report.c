@@ -79,6 +79,8 @@ json_t *report_result(const struct contender *contender, const carat_gemm_proble
     json_object_set_new(line, "time_us", json_known(result->time_us));
     json_object_set_new(line, "graph_time_us", json_known(result->graph_time_us));
     json_object_set_new(line, "first_call_us", json_known(result->first_call_us));
+    json_object_set_new(line, "host_us", json_known(result->host_us));
+    json_object_set_new(line, "launches", result->launches ? json_integer(result->launches) : json_null());
     json_object_set_new(line, "spread", result->time_us > 0 ? json_real(result->spread) : json_null());
     json_object_set_new(line, "rounds", json_integer(result->rounds));
     json_object_set_new(line, "calls", json_integer(result->calls));

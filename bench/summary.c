@@ -9,6 +9,10 @@
 /* No shape at all should be slower than this share of the better peer's rate. */
 static const double SLOW = 0.9;
 
+/* What a call should take of the host, and what more for every launch beyond the first. */
+static const double HOST_US = 4;
+static const double HOST_US_A_LAUNCH = 2;
+
 static void mean_add(struct mean *mean, double ratio, const char *name)
 {
     if (ratio <= 0) {
@@ -37,8 +41,23 @@ static void standing_add(struct standing *standing, const struct summary_case *o
     standing->share_count += one->share > 0;
 }
 
+static void host_add(struct host_times *host, const struct summary_case *one)
+{
+    if (one->host_us <= 0) {
+        return;
+    }
+    host->count++;
+    host->over += one->host_us > HOST_US + HOST_US_A_LAUNCH * (one->launches - 1);
+    host->sum += one->host_us;
+    if (one->host_us > host->most) {
+        host->most = one->host_us;
+        snprintf(host->most_case, sizeof(host->most_case), "%s", one->name);
+    }
+}
+
 void summary_add(struct summary *summary, const struct summary_case *one)
 {
+    host_add(&summary->host, one);
     standing_add(&summary->all, one);
     for (int i = 0; i < summary->count; i++) {
         struct standing *standing = &summary->items[i];
@@ -106,6 +125,14 @@ void summary_print(const struct summary *summary, FILE *file)
     }
     if (summary->count != 1) {
         print_standing(file, "all", &summary->all);
+    }
+    const struct host_times *host = &summary->host;
+    if (host->count > 0) {
+        fprintf(file,
+                "host time of a call: %.2f us on average, %.2f at most (%s); %d of %d over %g us and %g for "
+                "each further launch\n",
+                host->sum / host->count, host->most, host->most_case, host->over, host->count, HOST_US,
+                HOST_US_A_LAUNCH);
     }
 }
 

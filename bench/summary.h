@@ -37,10 +37,20 @@ struct standing {
     int share_count;
 };
 
+/* The host's time in Carat's calls, in microseconds. */
+struct host_times {
+    int count;
+    int over; /* more than they should be: see HOST_US */
+    double sum;
+    double most;
+    char most_case[128];
+};
+
 struct summary {
     struct standing items[MOST_STANDINGS];
     int count;
     struct standing all;
+    struct host_times host;
     bool overflowed; /* there were more files and types than it holds: the rest count in all alone */
 };
 
@@ -51,7 +61,9 @@ struct summary_case {
     const char *name;
     bool timed; /* Carat has a time */
     struct ratios ratios;
-    double share; /* of the ceiling of its unit; 0: not known */
+    double share;   /* of the ceiling of its unit; 0: not known */
+    double host_us; /* of a call; 0: not known */
+    int launches;   /* in it */
 };
 
 void summary_add(struct summary *summary, const struct summary_case *one);

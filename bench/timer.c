@@ -89,6 +89,25 @@ carat_status timer_products(struct timer *timer, struct contender *contender, co
     return timer_region(timer, run_product, &products, calls, seconds, reading);
 }
 
+carat_status timer_host(struct timer *timer, struct contender *contender, const struct workload *workload,
+                        int calls, double *seconds)
+{
+    struct place *place = timer->place;
+    struct products products = {contender, workload, 0};
+    CARAT_TRY(carat_synchronize(place->context, place->stream));
+    if (place->cuda) {
+        CARAT_TRY(cuda_enter(place->device));
+    }
+    double begin = now_seconds();
+    carat_status status = put_calls(run_product, &products, calls);
+    *seconds = (now_seconds() - begin) / calls;
+    if (place->cuda) {
+        cuda_leave(place->device);
+    }
+    CARAT_TRY(status);
+    return carat_synchronize(place->context, place->stream);
+}
+
 carat_status timer_capture(struct timer *timer, struct contender *contender, const struct workload *workload,
                            int calls, void **graph)
 {

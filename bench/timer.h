@@ -32,6 +32,13 @@ carat_status timer_region(struct timer *timer, timed_call *call, void *context, 
 carat_status timer_products(struct timer *timer, struct contender *contender, const struct workload *workload,
                             int first, int calls, double *seconds, struct reading *reading);
 
+/*
+ * Seconds of the host alone in one call, the mean of `calls` of them that find the stream empty: too few to fill the
+ * queue, so that none waits for the device. As in a program, the device's context is the thread's.
+ */
+carat_status timer_host(struct timer *timer, struct contender *contender, const struct workload *workload,
+                        int calls, double *seconds);
+
 /* Records `calls` products as a graph, for cuda_graph_launch; NULL in *graph on failure. */
 carat_status timer_capture(struct timer *timer, struct contender *contender, const struct workload *workload,
                            int calls, void **graph);

@@ -80,6 +80,20 @@ static void print_ratio(FILE *table, const char *name, double ratio)
     }
 }
 
+/* What a call takes of the host, and for how many kernels where there are several. */
+static void print_host(FILE *table, const struct result *result)
+{
+    char launches[16] = "";
+    if (result->host_us <= 0) {
+        fprintf(table, " %11s", "-");
+        return;
+    }
+    if (result->launches > 1) {
+        snprintf(launches, sizeof(launches), " / %d", result->launches);
+    }
+    fprintf(table, " %7.2f%-4s", result->host_us, launches);
+}
+
 /* One row of the table: every contender's rate, then how Carat stands. */
 static void print_case(const struct bench *bench, const char *name, const carat_gemm_problem *problem,
                        const struct result *results, const struct peer *peer, const struct ratios *ratios)
@@ -97,6 +111,7 @@ static void print_case(const struct bench *bench, const char *name, const carat_
     struct floor floor = ceilings_floor(&bench->ceilings, problem);
     if (seconds > 0) {
         fprintf(bench->table, " %9.2f us", results[0].time_us);
+        print_host(bench->table, &results[0]);
     }
     if (seconds > 0 && floor.seconds > 0) {
         fprintf(bench->table, " %5.1f%% of %-10s", floor.unit_seconds / seconds * 100,
@@ -200,6 +215,8 @@ static carat_status bench_shape(struct bench *bench, const char *file, const str
                                      .timed = results[0].outcome == OUTCOME_TIMED,
                                      .ratios = ratios,
                                      .share = over(unit_seconds, result_seconds(&results[0])),
+                                     .host_us = results[0].host_us,
+                                     .launches = results[0].launches,
                                  });
     return CARAT_OK;
 }
@@ -224,7 +241,7 @@ static void print_head(const struct bench *bench)
     for (int i = 0; i < bench->field.count; i++) {
         fprintf(bench->table, " %10.10s", bench->field.contenders[i]->name);
     }
-    fprintf(bench->table, "   carat takes   share of a limit    ratio\n");
+    fprintf(bench->table, "   carat takes  host us    share of a limit    ratio\n");
 }
 
 static void conclude(struct bench *bench)
@@ -616,6 +633,8 @@ int command_bench(int argc, char **argv)
         .options = options,
         .option_count = sizeof(options) / sizeof(options[0]),
         .notes =
+            "host us: the host's time in a call of Carat's on a stream that is not full, and the kernels\n"
+            "launched, where there are several.\n"
             "share: the time that the ceiling of its unit allows, over the time taken; and the same of the\n"
             "memory, where that is the limit that binds.\n"
             "ratio: the time of the better of cublas and cublaslt (where there is none, of the best peer) "

@@ -840,9 +840,9 @@ static void summaries_are_kept_by_file_and_type(void **state)
     const struct summary_case cases[] = {
         {"square", "bf16", "a", true, {.best = 2, .calls = 4}, .share = 0.5},
         {"square", "bf16", "b", true, {.best = 0.5, .calls = 1}, .share = 0.7},
-        {"square", "f16", "c", true, {.best = 0}, 0},
-        {"odd", "bf16", "d", false, {.best = 0}, 0},
-        {"odd", "bf16", "e", true, {.best = 3, .graph = 3}, 0},
+        {"square", "f16", "c", true, {.best = 0}, .share = 0},
+        {"odd", "bf16", "d", false, {.best = 0}, .share = 0},
+        {"odd", "bf16", "e", true, {.best = 3, .graph = 3}, .share = 0},
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         summary_add(&summary, &cases[i]);
@@ -871,6 +871,27 @@ static void summaries_are_kept_by_file_and_type(void **state)
     json_decref(line);
 }
 
+/* A call may take 4 us of the host, and 2 more for every launch beyond the first. */
+static void host_times_are_counted(void **state)
+{
+    (void)state;
+    static struct summary summary;
+    const struct summary_case cases[] = {
+        {"x", "f32", "a", true, .host_us = 3.5, .launches = 1},
+        {"x", "f32", "b", true, .host_us = 5.5, .launches = 2},
+        {"x", "f32", "c", true, .host_us = 4.5, .launches = 1},
+        {"x", "f32", "d", true, .host_us = 0, .launches = 1},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        summary_add(&summary, &cases[i]);
+    }
+    assert_int_equal(summary.host.count, 3);
+    assert_int_equal(summary.host.over, 1);
+    assert_true(summary.host.sum == 13.5);
+    assert_true(summary.host.most == 5.5);
+    assert_string_equal(summary.host.most_case, "b");
+}
+
 /* What does not fit the list still counts in all. */
 static void a_full_summary_says_so(void **state)
 {
@@ -879,7 +900,7 @@ static void a_full_summary_says_so(void **state)
     for (int i = 0; i < MOST_STANDINGS + 5; i++) {
         char file[20];
         snprintf(file, sizeof(file), "%d", i);
-        summary_add(&summary, &(struct summary_case){file, "f32", "x", true, {.best = 1}, 0});
+        summary_add(&summary, &(struct summary_case){file, "f32", "x", true, {.best = 1}, .share = 0});
     }
     assert_int_equal(summary.count, MOST_STANDINGS);
     assert_true(summary.overflowed);
@@ -917,6 +938,7 @@ int main(void)
         cmocka_unit_test(contenders_are_checked_and_timed),
         cmocka_unit_test(the_better_cublas_is_the_peer),
         cmocka_unit_test(summaries_are_kept_by_file_and_type),
+        cmocka_unit_test(host_times_are_counted),
         cmocka_unit_test(a_full_summary_says_so),
         cmocka_unit_test(a_result_in_json_has_every_field),
     };

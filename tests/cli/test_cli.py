@@ -941,7 +941,7 @@ class StandinEpilogues(Epilogues):
 # A line of bench has at least these.
 RESULT_KEYS = {
     "dtype", "layout", "m", "n", "k", "batch", "contender", "accuracy", "time_us", "graph_time_us", "tflops",
-    "share_of_ceiling", "plan", "sm_clock_mhz", "power_w",
+    "share_of_ceiling", "plan", "sm_clock_mhz", "power_w", "host_us", "launches",
 }
 SHAPES = "# three\nf32 NN 64 32 48\ns8 TN 33 20 16 3\nf64 NT 20 20 20\n"
 
@@ -1048,6 +1048,24 @@ class StandinMeasuring(Measuring):
         self.bench("--device", "cuda", "--ceilings", self.ceilings, "--repeat", 1, "--json", output)
         with open(self.path("out.json"), encoding="utf-8") as file:
             self.check_bench_lines(file.read())
+
+    def test_host_time(self):
+        """The call returns long before the product, which runs beside it here too, is done."""
+        shapes = self.write("one.txt", "f32 NN 1 1 1\n")
+        output = self.path("out.json")
+        options = ("--repeat", 3, "--against", "openblas", "--ceilings", self.ceilings, "--json", output)
+        table = self.carat("bench", "--shapes", shapes, "--device", "cuda", *options, quiet=False).stdout
+        with open(output, encoding="utf-8") as file:
+            lines = [json.loads(line) for line in file]
+        carat, blas = (line for line in lines if line["kind"] == "result")
+        self.assertEqual(carat["launches"], 1)
+        self.assertIsNone(blas["launches"])
+        self.assertIsNone(blas["host_us"])  # a BLAS of the CPU is the host
+        if carat["host_us"] is None:  # only where this machine is too slow for it
+            self.assertGreater(carat["time_us"], 200)
+            return
+        self.assertLess(carat["host_us"], carat["first_call_us"])
+        self.assertIn("host time of a call", table)
 
     def test_verify(self):
         # Stand-in devices have no cuBLAS.
