@@ -954,7 +954,7 @@ bool plan_best(const struct device_traits *traits, const struct problem *problem
 bool plan_as_it_is(const struct device_traits *traits, const struct problem *problem,
                    const struct kernel *kernel, struct candidate *way)
 {
-    struct search search = search_of(traits, problem);
+    struct search search = {.traits = traits, .problem = problem, .limited = true}; /* it is not reduced */
     return kernel->operation == OPERATION_GEMM && kernel_multiplies(kernel, traits, problem) &&
            treat(traits, problem, AS_IT_IS, AS_IT_IS, false, way) && complete(&search, kernel, 1, way);
 }

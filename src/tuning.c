@@ -46,27 +46,38 @@ __attribute__((format(printf, 2, 3))) static carat_status refuse(struct reading 
     return fail(CARAT_INVALID_ARGUMENT, "%s, line %d: %s", reading->name, reading->line, words);
 }
 
+static bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\r'; }
+
 /* Cuts a line into words at its blanks; more than there is room for count, but are lost. */
 static int cut(char *line, char **words)
 {
     int count = 0;
-    char *rest = NULL;
-    for (char *word = strtok_r(line, " \t\r", &rest); word; word = strtok_r(NULL, " \t\r", &rest)) {
+    for (char *at = line; *at;) {
+        if (is_blank(*at)) {
+            *at++ = 0;
+            continue;
+        }
         if (count < MOST_WORDS) {
-            words[count] = word;
+            words[count] = at;
         }
         count++;
+        while (*at && !is_blank(*at)) {
+            at++;
+        }
     }
     return count;
 }
 
 static bool read_size(const char *word, int64_t *value)
 {
-    char *end;
-    errno = 0;
-    long long number = strtoll(word, &end, 10);
-    *value = number;
-    return *word >= '0' && *word <= '9' && *end == 0 && errno == 0 && number > 0;
+    *value = 0;
+    for (const char *at = word; *at; at++) {
+        if (*at < '0' || *at > '9' || *value > (INT64_MAX - 9) / 10) {
+            return false;
+        }
+        *value = 10 * *value + (*at - '0');
+    }
+    return *value > 0;
 }
 
 /* Digits with or without a point among them, in every locale; strtod reads what the program's locale writes. */
@@ -131,10 +142,12 @@ static const struct line_kind {
 };
 enum { KINDS = sizeof(kinds) / sizeof(kinds[0]) };
 
-static const struct line_kind *kind_of(const char *word)
+/* Of the line's first word; NULL where it is of the head. */
+static const struct line_kind *kind_of(const char *line)
 {
     for (int i = 0; i < KINDS; i++) {
-        if (strcmp(kinds[i].word, word) == 0) {
+        size_t length = strlen(kinds[i].word);
+        if (strncmp(kinds[i].word, line, length) == 0 && (!line[length] || is_blank(line[length]))) {
             return &kinds[i];
         }
     }
@@ -203,9 +216,7 @@ static carat_status read_line(struct reading *reading, const struct line_kind *k
 static carat_status read_any(struct reading *reading, char *text, tuning_reader *take, void *context,
                              struct tuning_head *head)
 {
-    char word[16];
-    snprintf(word, sizeof(word), "%.*s", (int)strcspn(text, " \t\r"), text);
-    const struct line_kind *kind = kind_of(word);
+    const struct line_kind *kind = kind_of(text);
     if (!kind) {
         return read_head(reading, text, head);
     }
@@ -235,7 +246,10 @@ carat_status tuning_read(const char *name, const char *text, size_t length, tuni
         memcpy(line, at, size);
         line[size] = 0;
         at += size + 1;
-        line[strcspn(line, "\r#")] = 0;
+        char *comment = strpbrk(line, "\r#");
+        if (comment) {
+            *comment = 0;
+        }
         if (reading.line == 1 && strcmp(line, first) != 0) {
             return refuse(&reading, "a tuning table begins with '%s'", first);
         }

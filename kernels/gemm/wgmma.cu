@@ -29,6 +29,9 @@
  *
  * Blocks are persistent: while the consumers store one tile, the producer fills the stages for the next.
  *
+ * With STREAM=1 the tiles that would make up a last, partly idle wave can be dealt out by their steps of k instead,
+ * each cluster an equal share ("stream-K", Osama et al., PPoPP 2023): see walk.
+ *
  * 8-bit floats: the unit keeps sums of their products in fewer than 24 bits. Without ACCURACY=FAST every 128 of k
  * are summed apart and added to f32 sums in registers.
  *
@@ -38,8 +41,10 @@
 #include "kernel.h"
 
 #include "../ptx/cluster.h"
+#include "../ptx/flag.h"
 #include "../ptx/mbarrier.h"
 #include "../ptx/tensor_copy.h"
+#include "epilogue.h"
 #include "tiles.h"
 
 #ifndef ELEMENT_B
@@ -111,9 +116,12 @@
  * to spare, for all of its 16-bit results or the last half of its 32-bit ones. Not where the sums are s32, which need
  * registers to become f32, nor where moved sums take them.
  */
-#if SWAPPED && TILE_M >= 64 && ELEMENT != ELEMENT_S8 && !(MOVES_SUMS && TILE_M > 128)
-#define LATE_WORDS (WGMMA_SUMS / 2)
+#if SWAPPED && TILE_M >= 64 && !(MOVES_SUMS && TILE_M > 160)
+#define LATE_PIECES                                                                                          \
+    ((WGMMA_N + 63) / 64) /* of the tile, as they are stored: 64 16-bit results along m or 32 others */
+#define LATE_WORDS (WGMMA_N % 64 == 0 ? LATE_PIECES * 16 : WGMMA_N / 4 + 8)
 #else
+#define LATE_PIECES 0
 #define LATE_WORDS 0
 #endif
 
@@ -121,26 +129,42 @@
 #define BAND 8
 #endif
 
+#ifndef STREAM
+#define STREAM 0
+#endif
+
 static_assert(TILE_K * sizeof(element) == ROW_BYTES, "a stage is one row of the swizzle deep");
 static_assert(TILE_ROWS == 64 * CONSUMERS, "a consumer has 64 rows");
 static_assert(THREADS_X == WARPGROUP * (CONSUMERS + 1), "one more warpgroup for the producer");
 static_assert(sizeof(element) == 2 || !(ROWS_ACROSS || COLUMNS_ACROSS), "only 16-bit types may lie across");
-static_assert(!COLUMNS_ACROSS || WGMMA_N % (ACROSS * CLUSTER) == 0, "each block loads whole boxes");
-static_assert(WGMMA_N % (8 * CLUSTER) == 0, "each block loads whole atoms");
+static_assert(!COLUMNS_ACROSS || WGMMA_N % ACROSS == 0, "columns that lie across come in whole boxes");
+static_assert(COLUMNS_ACROSS || WGMMA_N % (8 * CLUSTER) == 0, "each block loads whole atoms");
 
 typedef struct stage {
     unsigned char rows[ROWS_BYTES];
     unsigned char columns[COLUMNS_BYTES];
 } stage;
 
+/* Where a tile begins, of which problem and part: the producer works it out, and the consumers read it. */
+typedef struct __attribute__((aligned(16))) place {
+    int32_t row;
+    int32_t column;
+    int32_t problem;
+    int32_t part;
+} place;
+
+#define PLACES 16
+
 typedef struct shared_memory {
     stage stages[STAGES];
     unsigned char buffers[STORING_GROUPS][BUFFERS][BUFFER_BYTES]; /* on D's way to memory */
     float bias[CONSUMERS][WGMMA_N > 64 ? WGMMA_N : 64];
+    place places[PLACES]; /* of the pieces of work, in turn */
     uint64_t full[STAGES];
     uint64_t empty[STAGES];
 } shared_memory;
 
+static_assert(STAGES + 2 <= PLACES, "the producer is so many pieces ahead at most");
 static_assert(sizeof(shared_memory) == SHARED_BYTES, "the row says how much shared memory a block takes");
 
 /* Which stage is next, and the parity of the phase in which it will be full. */
@@ -157,25 +181,148 @@ static __device__ inline void step_on(position *at)
     }
 }
 
-/* The tile of this block in its cluster's tile number `index`. */
-static __device__ inline block_share share_in_cluster(const gemm_arguments *arguments, uint32_t index,
-                                                      uint32_t rank, int reads)
-{
-    block_share share = share_of_tile(arguments, BAND, index, CLUSTER_M, CLUSTER_N);
-#if SWAPPED
-    share.column += rank * TILE_N;
-#else
-    share.row += rank * TILE_M;
+/* ---- The order of work ---------------------------------------------------------------------- */
+
+/*
+ * Where a cluster is in its work. First comes its share of the line of steps that the clusters share evenly:
+ *
+ *     steps    |  tile 0   |  tile 1   |  tile 2   |
+ *     cluster  |   0    |   1    |   2    |   3    |
+ *
+ * from its end to its beginning: first the beginning of a tile that the next cluster finishes, last the end of one that
+ * the cluster before began. So who waits for a sum waits for what blocks of lower number do first, and those have begun.
+ * Then its other tiles, whole.
+ */
+typedef struct walk {
+#if STREAM
+    uint32_t begin; /* what is left of its share */
+    uint32_t end;
 #endif
-    if (!reads) {
-        share.k_end = share.k_begin;
+    uint32_t tile; /* the next whole one */
+} walk;
+
+/* Of a tile the `count` steps from `first` on; whether another cluster does the rest and finishes it. */
+typedef struct piece {
+    uint32_t tile;
+    uint32_t first;
+    uint32_t count;
+    int goes_on;
+} piece;
+
+static __device__ inline uint32_t block_rank(void) { return CLUSTER == 1 ? 0 : cluster_rank(); }
+static __device__ inline uint32_t this_cluster(void) { return blockIdx.x / CLUSTER; }
+static __device__ inline uint32_t count_clusters(void) { return gridDim.x / CLUSTER; }
+
+/*
+ * Whether anything is read: alpha may be 0. Where it lies in device memory, a kernel before may write it. All lanes
+ * agree, which the compiler has to know where warpgroups part.
+ */
+static __device__ inline int reads_operands(const gemm_arguments *gemm)
+{
+    if (gemm->alpha.device) {
+        wait_for_kernels_before();
     }
-    return share;
+    return __shfl_sync(0xffffffffu, !alpha_is_zero(gemm->alpha, gemm->epilogue.result_type), 0);
 }
 
-static __device__ inline uint32_t count_steps(block_share share)
+#if STREAM
+static __device__ inline uint32_t steps_of_tile(const gemm_arguments *gemm)
 {
-    return share.k_end > share.k_begin ? (uint32_t)((share.k_end - share.k_begin + TILE_K - 1) / TILE_K) : 0;
+    return (uint32_t)((gemm->k + TILE_K - 1) / TILE_K);
+}
+
+/* Where the share of a cluster begins, which is where the one before ends. */
+static __device__ inline uint32_t share_begin(const tensor_gemm_arguments *arguments, uint32_t cluster)
+{
+    uint64_t line = (uint64_t)(uint32_t)arguments->stream_tiles * steps_of_tile(&arguments->gemm);
+    return (uint32_t)(line * cluster / count_clusters());
+}
+#endif
+
+static __device__ inline walk walk_begin(const tensor_gemm_arguments *arguments, int reads)
+{
+    walk at;
+    at.tile = this_cluster();
+#if STREAM
+    at.begin = 0;
+    at.end = 0;
+    if (reads && arguments->stream_tiles > 0) {
+        at.begin = share_begin(arguments, this_cluster());
+        at.end = share_begin(arguments, this_cluster() + 1);
+        at.tile += (uint32_t)arguments->stream_tiles;
+    }
+#else
+    (void)reads;
+#endif
+    return at;
+}
+
+/* Steps of a whole tile, or of its part of k. */
+static __device__ inline uint32_t steps_of_whole(const gemm_arguments *gemm, uint32_t tile)
+{
+    int64_t count = gemm->k;
+    if (gemm->parts > 1) {
+        uint32_t part = tile / (uint32_t)(gemm->tiles_m * gemm->tiles_n) % (uint32_t)gemm->parts;
+        int64_t left = gemm->k - part * gemm->k_per_part;
+        count = left < gemm->k_per_part ? left : gemm->k_per_part;
+    }
+    return (uint32_t)((count + TILE_K - 1) / TILE_K);
+}
+
+/* The next piece; 0 where there is none. */
+static __device__ inline int walk_on(const tensor_gemm_arguments *arguments, walk *at, piece *next, int reads)
+{
+    next->goes_on = 0;
+    next->first = 0;
+#if STREAM
+    if (at->begin < at->end) {
+        uint32_t steps = steps_of_tile(&arguments->gemm);
+        next->tile = (at->end - 1) / steps;
+        uint32_t tile_begin = next->tile * steps;
+        uint32_t begin = at->begin > tile_begin ? at->begin : tile_begin;
+        next->first = begin - tile_begin;
+        next->count = at->end - begin;
+        next->goes_on = at->end < tile_begin + steps;
+        at->end = begin;
+        return 1;
+    }
+#endif
+    next->tile = at->tile;
+    next->count = reads ? steps_of_whole(&arguments->gemm, next->tile) : 0;
+    at->tile += count_clusters();
+    return next->tile < (uint32_t)arguments->tiles;
+}
+
+/* Whether there is no next piece. */
+static __device__ inline int walk_is_over(const tensor_gemm_arguments *arguments, const walk *at)
+{
+#if STREAM
+    if (at->begin < at->end) {
+        return 0;
+    }
+#endif
+    return at->tile >= (uint32_t)arguments->tiles;
+}
+
+/* Where a piece's tile begins for this block. */
+static __device__ inline place place_of_piece(const tensor_gemm_arguments *arguments, const piece *work,
+                                              uint32_t rank)
+{
+    block_share share = share_of_tile(&arguments->gemm, BAND, work->tile, CLUSTER_M, CLUSTER_N);
+    place here;
+    here.row = (int32_t)share.row + (SWAPPED ? 0 : (int32_t)rank * TILE_M);
+    here.column = (int32_t)share.column + (SWAPPED ? (int32_t)rank * TILE_N : 0);
+    here.problem = (int32_t)share.problem;
+    here.part = share.part;
+    return here;
+}
+
+/* The same for a consumer. */
+static __device__ inline place part_of_consumer(place here, int consumer)
+{
+    here.row += SWAPPED ? 0 : consumer * 64;
+    here.column += SWAPPED ? consumer * 64 : 0;
+    return here;
 }
 
 /* ---- The producer --------------------------------------------------------------------------- */
@@ -192,7 +339,6 @@ static __device__ inline void load_rows(unsigned char *to, const tensor_map *map
         }
         return;
     }
-#pragma unroll
     for (int box = 0; box < count / ACROSS; ++box) {
         unsigned char *at = to + box * TILE_K * ROW_BYTES;
         if (blocks == 1) {
@@ -204,6 +350,14 @@ static __device__ inline void load_rows(unsigned char *to, const tensor_map *map
     }
 }
 
+/* The first of the columns that block `rank` of the cluster loads for all; where they lie across, in whole boxes. */
+static __device__ inline int own_columns(uint32_t rank)
+{
+    const int unit = COLUMNS_ACROSS ? ACROSS : WGMMA_N / CLUSTER;
+    return (int)rank * (WGMMA_N / unit) / CLUSTER * unit;
+}
+
+/* One thread loads everything. What it can work out before it may read it works out while the kernel before ends. */
 static __device__ inline void produce(const tensor_gemm_arguments *arguments, shared_memory *shared,
                                       uint32_t rank, int reads)
 {
@@ -212,22 +366,30 @@ static __device__ inline void produce(const tensor_gemm_arguments *arguments, sh
     const tensor_map *column_map = SWAPPED ? &arguments->a : &arguments->b;
     int row_problems = (SWAPPED ? gemm->stride_b : gemm->stride_a) != 0;
     int column_problems = (SWAPPED ? gemm->stride_a : gemm->stride_b) != 0;
+    int columns_begin = own_columns(rank);
+    int columns_count = own_columns(rank + 1) - columns_begin;
     position at = {0, 0};
-    for (uint32_t index = blockIdx.x / CLUSTER; index < (uint32_t)arguments->tiles;
-         index += gridDim.x / CLUSTER) {
-        block_share share = share_in_cluster(gemm, index, rank, reads);
-        int row = (int)(SWAPPED ? share.column : share.row);
-        int column = (int)(SWAPPED ? share.row : share.column) + (int)rank * (WGMMA_N / CLUSTER);
-        int problem = (int)share.problem;
-        int k = (int)share.k_begin;
-        for (uint32_t steps = count_steps(share); steps > 0; --steps) {
+    walk way = walk_begin(arguments, reads);
+    piece work;
+    for (uint32_t number = 0; walk_on(arguments, &way, &work, reads); ++number) {
+        place here = place_of_piece(arguments, &work, rank);
+        int row = SWAPPED ? here.column : here.row;
+        int column = (SWAPPED ? here.row : here.column) + columns_begin;
+        int row_problem = row_problems ? here.problem : 0;
+        int column_problem = column_problems ? here.problem : 0;
+        int k = here.part * (int)gemm->k_per_part + (int)work.first * TILE_K;
+        shared->places[number % PLACES] = here;
+        if (number == 0) {
+            wait_for_kernels_before();
+        }
+        for (uint32_t steps = work.count; steps > 0; --steps) {
             stage *to = &shared->stages[at.stage];
             uint64_t *full = &shared->full[at.stage];
             mbarrier_wait(&shared->empty[at.stage], at.parity ^ 1);
             mbarrier_arrive_expect(full, sizeof(stage));
-            load_rows(to->rows, row_map, full, ROWS_ACROSS, TILE_ROWS, row, k, row_problems ? problem : 0, 1);
-            load_rows(to->columns + rank * (COLUMNS_BYTES / CLUSTER), column_map, full, COLUMNS_ACROSS,
-                      WGMMA_N / CLUSTER, column, k, column_problems ? problem : 0, CLUSTER);
+            load_rows(to->rows, row_map, full, ROWS_ACROSS, TILE_ROWS, row, k, row_problem, 1);
+            load_rows(to->columns + columns_begin * ROW_BYTES, column_map, full, COLUMNS_ACROSS,
+                      columns_count, column, k, column_problem, CLUSTER);
             k += TILE_K;
             step_on(&at);
         }
@@ -298,6 +460,7 @@ typedef struct consumer_state {
     operand_places places;
     position at;
     int number;
+    uint32_t pieces; /* done so far */
 #if LATE_WORDS > 0
     late_tile late;
 #endif
@@ -328,7 +491,7 @@ static __device__ __forceinline__ void sum_products(wgmma_sum sum[WGMMA_SUMS], c
             sum[i] += part[i];
         }
 #if LATE_WORDS > 0
-        store_late(self->arguments, self->shared, &self->late, self->number);
+        store_late(self->arguments, self->shared, &self->late, self->pieces - 1, self->number);
 #endif
     }
 #else
@@ -341,7 +504,7 @@ static __device__ __forceinline__ void sum_products(wgmma_sum sum[WGMMA_SUMS], c
         wgmma_fence();
         multiply_stage(sum, self->places, self->at.stage, 1);
 #if LATE_WORDS > 0
-        store_late(self->arguments, self->shared, &self->late, self->number);
+        store_late(self->arguments, self->shared, &self->late, self->pieces - 1, self->number);
 #endif
         if (step > 0) {
             wgmma_wait(1);
@@ -358,8 +521,87 @@ static __device__ __forceinline__ void sum_products(wgmma_sum sum[WGMMA_SUMS], c
 #endif
 }
 
+#if STREAM
+
+#if ELEMENT == ELEMENT_S8
+static __device__ inline float sum_bits(int32_t sum) { return __int_as_float(sum); }
+static __device__ inline int32_t sum_of_bits(float bits) { return __float_as_int(bits); }
+#else
+static __device__ inline float sum_bits(float sum) { return sum; }
+static __device__ inline float sum_of_bits(float bits) { return bits; }
+#endif
+
+/* Where a warpgroup leaves its sums of a tile that another block finishes, as they stand in registers. */
+static __device__ inline float4 *handed_sums(const tensor_gemm_arguments *arguments, uint32_t block,
+                                             int consumer)
+{
+    float *sums = arguments->stream_sums + ((size_t)block * CONSUMERS + consumer) * 64 * WGMMA_N;
+    return (float4 *)sums + thread_number() % WARPGROUP;
+}
+
+static __device__ inline uint64_t *flag_of(const tensor_gemm_arguments *arguments, uint32_t block,
+                                           int consumer)
+{
+    return arguments->stream_flags + block * CONSUMERS + consumer;
+}
+
+static __device__ inline void hand_on(const tensor_gemm_arguments *arguments, const wgmma_sum sum[WGMMA_SUMS],
+                                      int consumer)
+{
+    float4 *to = handed_sums(arguments, blockIdx.x, consumer);
+#pragma unroll
+    for (int i = 0; i < WGMMA_SUMS; i += 4) {
+        float4 four = {sum_bits(sum[i]), sum_bits(sum[i + 1]), sum_bits(sum[i + 2]), sum_bits(sum[i + 3])};
+        __stcg(to + i / 4 * WARPGROUP, four);
+    }
+    meet(consumer);
+    if (thread_number() % WARPGROUP == 0) {
+        flag_raise(flag_of(arguments, blockIdx.x, consumer), arguments->stream_token);
+    }
+}
+
+/* Adds what one other block has summed of this tile; its flag has then served. */
+static __device__ inline void add_handed(const tensor_gemm_arguments *arguments, wgmma_sum sum[WGMMA_SUMS],
+                                         uint32_t block, int consumer)
+{
+    if (thread_number() % WARPGROUP == 0) {
+        uint64_t *flag = flag_of(arguments, block, consumer);
+        flag_wait(flag, arguments->stream_token);
+        flag_raise(flag, 0);
+    }
+    meet(consumer);
+    const float4 *from = handed_sums(arguments, block, consumer);
+#pragma unroll
+    for (int i = 0; i < WGMMA_SUMS; i += 4) {
+        if (i % 32 == 0) {
+            __syncwarp(); /* or the compiler has more loads under way than it has registers */
+        }
+        float4 four = __ldcg(from + i / 4 * WARPGROUP);
+        sum[i] += sum_of_bits(four.x);
+        sum[i + 1] += sum_of_bits(four.y);
+        sum[i + 2] += sum_of_bits(four.z);
+        sum[i + 3] += sum_of_bits(four.w);
+    }
+}
+
+/* Adds what the clusters before have summed of a tile that ends here: those whose shares reach into it. */
+static __device__ inline void add_earlier_steps(const tensor_gemm_arguments *arguments,
+                                                wgmma_sum sum[WGMMA_SUMS], const piece *work, int consumer)
+{
+    uint32_t tile_begin = work->tile * steps_of_tile(&arguments->gemm);
+    uint32_t block = blockIdx.x;
+    uint32_t begin = tile_begin + work->first;
+    while (begin > tile_begin) {
+        block -= CLUSTER;
+        add_handed(arguments, sum, block, consumer);
+        begin = share_begin(arguments, block / CLUSTER);
+    }
+}
+
+#endif
+
 static __device__ inline void consume(const tensor_gemm_arguments *arguments, shared_memory *shared,
-                                      uint32_t rank, int consumer, int reads)
+                                      int consumer, int reads)
 {
     const gemm_arguments *gemm = &arguments->gemm;
     consumer_state self;
@@ -369,86 +611,139 @@ static __device__ inline void consume(const tensor_gemm_arguments *arguments, sh
     self.at.stage = 0;
     self.at.parity = 0;
     self.number = consumer;
+    self.pieces = 0;
     int plain = epilogue_is_plain(gemm);
+    /* Where nothing is read nobody waits for the producer, and it may be any number of places ahead. */
+    int places_hold = reads && gemm->k > 0;
 #if LATE_WORDS > 0
-    int late = arguments->d_by_map && result_bytes(gemm) > 1;
+    int late = places_hold && arguments->d_by_map && result_bytes(gemm) > 1;
     self.late.left = 0;
 #endif
-    for (uint32_t index = blockIdx.x / CLUSTER; index < (uint32_t)arguments->tiles;
-         index += gridDim.x / CLUSTER) {
-        block_share share = share_in_cluster(gemm, index, rank, reads);
+    walk way = walk_begin(arguments, reads);
+    piece work;
+    for (; walk_on(arguments, &way, &work, reads); ++self.pieces) {
         wgmma_sum sum[WGMMA_SUMS];
         float value[WGMMA_SUMS];
-        sum_products(sum, &self, count_steps(share));
-        share.row += SWAPPED ? 0 : consumer * 64;
-        share.column += SWAPPED ? consumer * 64 : 0;
-        values_of_sums(standing_of_thread(), gemm, share, sum, value, shared->bias[consumer], consumer,
-                       plain);
-#if LATE_WORDS > 0
-        while (self.late.left > 0) {
-            store_late(arguments, shared, &self.late, consumer);
+        sum_products(sum, &self, work.count);
+        int last = walk_is_over(arguments, &way);
+        if (CLUSTER > 1 && last) {
+            cluster_arrive();
         }
-        if (late) {
-            store_tile(arguments, shared, share, value, consumer, 1);
-            keep_tile(&self.late, value, result_bytes(gemm), gemm->epilogue.result_type);
-            self.late.place = place_of_share(gemm, share, standing_of_thread());
+#if LATE_WORDS > 0
+        store_rest(arguments, shared, &self.late, self.pieces - 1, consumer);
+#endif
+#if STREAM
+        if (work.goes_on) {
+            hand_on(arguments, sum, consumer);
+            continue;
+        }
+        if (work.first > 0) {
+            add_earlier_steps(arguments, sum, &work, consumer);
+        }
+#endif
+        standing at = standing_of_thread();
+        place here = places_hold ? shared->places[self.pieces % PLACES]
+                                 : place_of_piece(arguments, &work, block_rank());
+        here = part_of_consumer(here, consumer);
+        values_of_sums(at, gemm, here, sum, value, shared->bias[consumer], consumer, plain);
+        place_of_tile tile = place_of_storers(gemm, here, at);
+#if LATE_WORDS > 0
+        if (late && !last) {
+            store_tile(at, arguments, shared, &tile, value, consumer, 1, 0);
+            keep_tile(gemm, &self.late, value);
             continue;
         }
 #endif
-        store_tile(arguments, shared, share, value, consumer, 0);
+        store_tile(at, arguments, shared, &tile, value, consumer, 0, last);
     }
-#if LATE_WORDS > 0
-    while (self.late.left > 0) {
-        store_late(arguments, shared, &self.late, consumer);
+    if (CLUSTER > 1 && self.pieces == 0) {
+        cluster_arrive();
     }
-#endif
     if (threadIdx.x % STORERS == 0) {
         tensor_store_wait_read(0);
     }
 }
 
 #define KERNEL_CLUSTER __cluster_dims__(CLUSTER, 1, 1)
+#define THREADS_THAT_MEET (32 + CONSUMERS * WARPGROUP) /* the producer's warp and the consumers */
 
-KERNEL __launch_bounds__(THREADS_X, 1) KERNEL_CLUSTER
-    KERNEL_NAME(const __grid_constant__ tensor_gemm_arguments arguments)
+/*
+ * The arguments are fetched when they are first looked at, line by line. Each warp looks at one line, so that they come
+ * all at once.
+ */
+static __device__ inline void fetch_arguments(const tensor_gemm_arguments *arguments)
 {
-    DYNAMIC_SHARED(shared_memory, shared);
-    uint32_t rank = CLUSTER == 1 ? 0 : cluster_rank();
-    /* All lanes agree on these, which the compiler has to know where warpgroups part. */
-    int warpgroup = __shfl_sync(0xffffffffu, (int)threadIdx.x / WARPGROUP, 0);
+    const uint32_t words_of_line = 16;
+    for (uint32_t word = threadIdx.x / 32 * words_of_line; word < sizeof(*arguments) / 4;
+         word += THREADS_X / 32 * words_of_line) {
+        touch(((const uint32_t *)arguments)[word]);
+    }
+}
+
+/* Makes the barriers, and says so to all who wait for it; the producer's warp goes on. */
+static __device__ inline void make_barriers(const tensor_gemm_arguments *arguments, shared_memory *shared)
+{
     if (threadIdx.x == 0) {
-        tensor_map_prefetch(&arguments.a);
-        tensor_map_prefetch(&arguments.b);
         for (int s = 0; s < STAGES; ++s) {
             mbarrier_init(&shared->full[s], 1);
             mbarrier_init(&shared->empty[s], CONSUMERS * CLUSTER);
         }
         mbarrier_init_fence();
+        tensor_map_prefetch(&arguments->a);
+        tensor_map_prefetch(&arguments->b);
     }
+    __syncwarp();
     if (CLUSTER == 1) {
-        __syncthreads();
-    } else {
-        cluster_sync();
+        barrier_arrive(0, THREADS_THAT_MEET);
     }
-    wait_for_kernels_before();
+}
+
+KERNEL __launch_bounds__(THREADS_X, 1) KERNEL_CLUSTER
+    KERNEL_NAME(const __grid_constant__ tensor_gemm_arguments arguments)
+{
+    DYNAMIC_SHARED(shared_memory, shared);
     let_next_kernel_begin();
-    int reads = __shfl_sync(0xffffffffu,
-                            !alpha_is_zero(arguments.gemm.alpha, arguments.gemm.epilogue.result_type), 0);
-    if (warpgroup == 0) {
+    fetch_arguments(&arguments);
+    /* All lanes agree on these, which the compiler has to know where warpgroups part. */
+    int warp = __shfl_sync(0xffffffffu, (int)threadIdx.x / 32, 0);
+    if (warp == 0) {
+        make_barriers(&arguments, shared);
+    }
+    if (CLUSTER > 1) {
+        cluster_arrive();
+    }
+    if (warp < 4) {
 #if CONSUMERS == 2
         registers_shrink_to(40);
 #endif
-        if (threadIdx.x == 0) {
-            produce(&arguments, shared, rank, reads);
+        if (CLUSTER > 1) {
+            cluster_wait();
+        }
+        if (warp == 0) {
+            int reads = reads_operands(&arguments.gemm);
+            if (threadIdx.x == 0) {
+                produce(&arguments, shared, block_rank(), reads);
+            }
+            __syncwarp();
+        }
+        if (CLUSTER > 1) {
+            cluster_arrive();
         }
     } else {
 #if CONSUMERS == 2
         registers_grow_to(232);
 #endif
-        consume(&arguments, shared, rank, warpgroup - 1, reads);
+        if (CLUSTER == 1) {
+            barrier_sync(0, THREADS_THAT_MEET);
+        } else {
+            cluster_wait();
+        }
+        int reads = reads_operands(&arguments.gemm);
+        wait_for_kernels_before();
+        consume(&arguments, shared, warp / 4 - 1, reads);
     }
     /* No block leaves while another may still write into its shared memory or arrive at its barriers. */
     if (CLUSTER > 1) {
-        cluster_sync();
+        cluster_wait();
     }
 }

@@ -89,7 +89,7 @@ static __device__ inline float load_narrow(const void *c, int64_t index, int32_t
 
 /* Adds beta * C; unaligned C and any edge are allowed, so each element is read by itself. */
 static __device__ inline void add_c(standing at, float value[WGMMA_SUMS], const gemm_arguments *gemm,
-                                    block_share share, float beta)
+                                    place share, float beta)
 {
     int32_t type = gemm->epilogue.result_type;
     int64_t first = share.problem * gemm->stride_c + share.row + share.column * gemm->ldc;
@@ -111,7 +111,7 @@ static __device__ inline void add_c(standing at, float value[WGMMA_SUMS], const 
 
 /* Adds the bias, read once into shared memory as f32. */
 static __device__ inline void add_bias(standing at, float value[WGMMA_SUMS], const gemm_arguments *gemm,
-                                       block_share share, float *shared_bias, int consumer)
+                                       place share, float *shared_bias, int consumer)
 {
     const epilogue_arguments *epilogue = &gemm->epilogue;
     int64_t first = epilogue->bias_along_n ? share.column : share.row;
@@ -164,7 +164,7 @@ static __device__ inline int epilogue_is_plain(const gemm_arguments *gemm)
 
 /* Everything but the rounding: value holds the sums, and then D's elements. */
 static __device__ inline void finish_values(standing at, float value[WGMMA_SUMS], const gemm_arguments *gemm,
-                                            block_share share, float *shared_bias, int consumer)
+                                            place share, float *shared_bias, int consumer)
 {
     const epilogue_arguments *epilogue = &gemm->epilogue;
     epilogue_scalars scalars = epilogue_scalars_of(epilogue, gemm->alpha, gemm->beta);
@@ -193,7 +193,7 @@ static __device__ inline void finish_values(standing at, float value[WGMMA_SUMS]
 
 /* The same in s32, modulo 2^32: for D of s32. */
 static __device__ inline void finish_integers(standing at, wgmma_sum sum[WGMMA_SUMS],
-                                              const gemm_arguments *gemm, block_share share)
+                                              const gemm_arguments *gemm, place share)
 {
     const epilogue_arguments *epilogue = &gemm->epilogue;
     uint32_t alpha = scalar_s32(gemm->alpha);
@@ -235,12 +235,16 @@ static __device__ inline int piece_at(int row, int piece)
     return row * ROW_BYTES + ((piece ^ (row & 7)) << 4);
 }
 
-/* 16-bit results, two in a word: 64 along m, or BUFFER_ROWS columns of 64 where the rows run along m. */
-static __device__ inline void fill_words(standing at, unsigned char *buffer, const uint32_t *words)
+/* 16-bit results, two in a word: `width` along m, or BUFFER_ROWS columns of 64 where the rows run along m. */
+static __device__ __forceinline__ void fill_words(standing at, unsigned char *buffer, const uint32_t *words,
+                                                  int width)
 {
     int matrix = at.lane / 8; /* of the four 8 x 8 of a store whose row this lane points to */
 #pragma unroll
     for (int j = 0; j < (SWAPPED ? 64 : BUFFER_ROWS) / 8; j += 2) {
+        if (SWAPPED && 8 * j >= width) {
+            continue;
+        }
         if (SWAPPED) {
             int row = 8 * (matrix % 2) + at.lane % 8;
             store_matrix_x4(buffer + piece_at(row, j + matrix / 2), words + 2 * j);
@@ -252,26 +256,32 @@ static __device__ inline void fill_words(standing at, unsigned char *buffer, con
 }
 
 /* The same from the values, from column `first` of the sums on. */
-static __device__ inline void fill_16(standing at, unsigned char *buffer, const float *value, int first,
-                                      int32_t type)
+static __device__ __forceinline__ void fill_16(standing at, unsigned char *buffer, const float *value,
+                                               int first, int32_t type, int width)
 {
-    uint32_t words[(SWAPPED ? 64 : BUFFER_ROWS) / 4];
+    uint32_t words[16];
 #pragma unroll
     for (int w = 0; w < (SWAPPED ? 64 : BUFFER_ROWS) / 4; ++w) {
         int i = first / 2 + 2 * w;
+        if (SWAPPED && 4 * w >= width) {
+            continue;
+        }
         words[w] =
             type == ELEMENT_BF16 ? pack_bf16(value[i], value[i + 1]) : pack_f16(value[i], value[i + 1]);
     }
-    fill_words(at, buffer, words);
+    fill_words(at, buffer, words, width);
 }
 
-/* 32-bit results or sums: 32 along m; half says which 32 of the rows where they run along m. */
-static __device__ inline void fill_32(standing at, unsigned char *buffer, const uint32_t *value, int first,
-                                      int half)
+/* 32-bit results or sums: `width` along m; half says which 32 of the rows where they run along m. */
+static __device__ __forceinline__ void fill_32(standing at, unsigned char *buffer, const uint32_t *value,
+                                               int first, int half, int width)
 {
     if (SWAPPED) {
 #pragma unroll
         for (int j = 0; j < 4; ++j) {
+            if (8 * j >= width) {
+                continue;
+            }
 #pragma unroll
             for (int r = 0; r < 2; ++r) {
                 int i = (first / 8 + j) * 4 + 2 * r;
@@ -323,7 +333,26 @@ static __device__ __forceinline__ void fill_8(standing at, unsigned char *buffer
 
 /* ---- Out of a buffer ---- */
 
-/* Where a tile goes. */
+/* Where a thread's storers begin in D, or among the partial sums. */
+typedef struct place_of_tile {
+    int m;
+    int n;
+    int problem; /* or the part, counted through all problems */
+} place_of_tile;
+
+static __device__ inline place_of_tile place_of_storers(const gemm_arguments *gemm, place here, standing at)
+{
+    place_of_tile tile;
+    tile.m = here.row;
+    tile.n = here.column + (STORERS == 32 ? 16 * at.warp : 0);
+    tile.problem = gemm->stride_d != 0 ? here.problem : 0;
+    if (gemm->partials) {
+        tile.problem = here.problem * gemm->parts + here.part;
+    }
+    return tile;
+}
+
+/* The same in memory. */
 typedef struct destination {
     char *first; /* its first element */
     int64_t ld_bytes;
@@ -332,45 +361,19 @@ typedef struct destination {
     int aligned; /* 16 bytes may be stored at once wherever a piece begins */
 } destination;
 
-static __device__ inline destination destination_of(const gemm_arguments *gemm, block_share share,
-                                                    standing at, int bytes)
+static __device__ inline destination destination_of(const gemm_arguments *gemm, const place_of_tile *tile,
+                                                    int bytes)
 {
+    char *base = (char *)(gemm->partials ? gemm->partials : gemm->d);
+    int64_t stride = gemm->partials ? gemm->m * gemm->n : gemm->stride_d;
+    int64_t ld = gemm->partials ? gemm->m : gemm->ldd;
     destination to;
-    char *base = (char *)gemm->d;
-    int64_t problem = share.problem * gemm->stride_d;
-    int64_t ld = gemm->ldd;
-    if (gemm->partials) {
-        base = (char *)gemm->partials;
-        problem = (share.problem * gemm->parts + share.part) * gemm->m * gemm->n;
-        ld = gemm->m;
-    }
-    int64_t column = share.column + (STORERS == 32 ? 16 * at.warp : 0);
     to.ld_bytes = ld * bytes;
-    to.first = base + (problem + share.row) * bytes + column * to.ld_bytes;
-    to.rows = inside(gemm->m - share.row);
-    to.columns = inside(gemm->n - column);
+    to.first = base + (tile->problem * stride + tile->m) * bytes + tile->n * to.ld_bytes;
+    to.rows = inside(gemm->m - tile->m);
+    to.columns = inside(gemm->n - tile->n);
     to.aligned = ((uintptr_t)to.first | (uint64_t)to.ld_bytes) % 16 == 0;
     return to;
-}
-
-/* The same as the copy engine is told of it, in D or among the partial sums. */
-typedef struct place_of_tile {
-    int m;
-    int n;
-    int problem; /* or the part, counted through all problems */
-} place_of_tile;
-
-static __device__ inline place_of_tile place_of_share(const gemm_arguments *gemm, block_share share,
-                                                      standing at)
-{
-    place_of_tile tile;
-    tile.m = (int)share.row;
-    tile.n = (int)share.column + (STORERS == 32 ? 16 * at.warp : 0);
-    tile.problem = gemm->stride_d != 0 ? (int)share.problem : 0;
-    if (gemm->partials) {
-        tile.problem = (int)share.problem * gemm->parts + share.part;
-    }
-    return tile;
 }
 
 /* Bytes of an element of D, or of the sums that are stored instead. */
@@ -427,83 +430,119 @@ static __device__ __forceinline__ void copy_out(standing at, const unsigned char
     }
 }
 
-/* Buffers that a consumer's results fill. */
-#define BUFFER_COUNT(bytes)                                                                                  \
+/* Pieces of 128 bytes along m, times BUFFER_ROWS columns, that a consumer's results make. */
+#define PIECE_COUNT(bytes)                                                                                   \
     (SWAPPED ? (WGMMA_N * (bytes) + ROW_BYTES - 1) / ROW_BYTES                                               \
              : (64 * (bytes) + ROW_BYTES - 1) / ROW_BYTES * (WGMMA_N / BUFFER_ROWS))
 
-/*
- * Waits until the next buffer has been read. Within a tile the buffers take turns, so all but the last one sent must
- * have been; the tile before may have ended with any of them, so before a tile's first all must.
- */
-static __device__ inline void await_buffer(standing at, int consumer, int first)
+/* Elements of the piece that begins at m, which is less than a whole one where the tile ends. */
+static __device__ __forceinline__ int piece_width(int m, int bytes)
 {
-    if (at.thread % STORERS == 0) {
-        if (first) {
-            tensor_store_wait_read(0);
-        } else {
-            tensor_store_wait_read(BUFFERS - 1);
-        }
+    int left = (SWAPPED ? WGMMA_N : 64) - m;
+    return ROW_BYTES / bytes < left ? ROW_BYTES / bytes : left;
+}
+
+/*
+ * The memory through which piece `number` goes: buffers in turn; of a block's last tile, after which nothing is loaded
+ * any more, what the stages held of the consumer's own rows.
+ */
+static __device__ __forceinline__ unsigned char *buffer_of(standing at, shared_memory *shared, int consumer,
+                                                           int number, int last)
+{
+    if (last) {
+        return shared->stages[number % STAGES].rows + consumer * 64 * ROW_BYTES +
+               (STORERS == 32 ? at.warp * BUFFER_BYTES : 0);
     }
-    meet_storers(consumer);
+    return shared->buffers[STORERS == 32 ? 4 * consumer + at.warp : consumer][number % BUFFERS];
+}
+
+/* Waits until at most `pending` of the pieces sent last are still to be read by the engine; a constant. */
+#define AWAIT_BUFFER(at, consumer, pending)                                                                  \
+    do {                                                                                                     \
+        if ((at).thread % STORERS == 0) {                                                                    \
+            tensor_store_wait_read(pending);                                                                 \
+        }                                                                                                    \
+        meet_storers(consumer);                                                                              \
+    } while (0)
+
+/*
+ * Waits until a buffer has been read. Within a tile buffers take turns, so all but the last ones sent must have been;
+ * the tile before may have ended with any of them, so before a tile's first all must.
+ */
+static __device__ __forceinline__ void await_buffer(standing at, int consumer, int number, int last)
+{
+    if (last) {
+        if (number >= STAGES) {
+            AWAIT_BUFFER(at, consumer, STAGES - 1);
+        }
+    } else if (number == 0) {
+        AWAIT_BUFFER(at, consumer, 0);
+    } else {
+        AWAIT_BUFFER(at, consumer, BUFFERS - 1);
+    }
 }
 
 /* Has the engine store a filled buffer at (m, n) of the tile. */
-static __device__ inline void send(standing at, const tensor_map *map, const unsigned char *buffer,
-                                   const place_of_tile *tile, int m, int n, int consumer)
+static __device__ __forceinline__ void send(standing at, const tensor_gemm_arguments *arguments,
+                                            const unsigned char *buffer, const place_of_tile *tile, int m,
+                                            int n, int consumer)
 {
     fence_async_shared();
     meet_storers(consumer);
     if (at.thread % STORERS == 0) {
-        tensor_store(map, buffer, tile->m + m, tile->n + n, tile->problem);
+        tensor_store(&arguments->d, buffer, tile->m + m, tile->n + n, tile->problem);
         tensor_store_commit();
     }
 }
 
-/* Brings results of so many bytes through the first `count` buffers of a tile; constants. */
-static __device__ __forceinline__ void store_values(standing at, const tensor_gemm_arguments *arguments,
-                                                    unsigned char (*buffers)[BUFFER_BYTES], block_share share,
-                                                    const float *value, int bytes, int count, int consumer)
+/* The same by the storers themselves. */
+static __device__ __forceinline__ void carry(standing at, const tensor_gemm_arguments *arguments,
+                                             const unsigned char *buffer, const place_of_tile *tile, int m,
+                                             int n, int bytes, int consumer)
 {
-    const int along_row =
-        64 * bytes > ROW_BYTES ? 2 : 1; /* buffers side by side along m where rows run along m */
+    destination to = destination_of(&arguments->gemm, tile, bytes);
+    meet_storers(consumer);
+    copy_out(at, buffer, &to, m, n, piece_width(m, bytes), bytes);
+}
+
+/* Brings results of so many bytes to D, the first `count` pieces of a tile; constants. */
+static __device__ __forceinline__ void store_values(standing at, const tensor_gemm_arguments *arguments,
+                                                    shared_memory *shared, const place_of_tile *tile,
+                                                    const float *value, int bytes, int count, int consumer,
+                                                    int last)
+{
+    const int along_row = 64 * bytes > ROW_BYTES ? 2 : 1; /* pieces along m where the rows run along m */
     int32_t type = arguments->gemm.epilogue.result_type;
-    place_of_tile tile = place_of_share(&arguments->gemm, share, at);
-    destination to = destination_of(&arguments->gemm, share, at, bytes);
 #pragma unroll
     for (int number = 0; number < count; ++number) {
-        unsigned char *buffer = buffers[number % BUFFERS];
         const int m = SWAPPED ? number * (ROW_BYTES / bytes) : number % along_row * (ROW_BYTES / bytes);
         const int n = SWAPPED ? 0 : number / along_row * BUFFER_ROWS;
-        const int left = (SWAPPED ? WGMMA_N : 64) - m; /* of the consumer's share along m */
-        const int width = ROW_BYTES / bytes < left ? ROW_BYTES / bytes : left;
-        await_buffer(at, consumer, number == 0);
+        unsigned char *buffer = buffer_of(at, shared, consumer, number, last);
+        await_buffer(at, consumer, number, last);
         if (bytes == 4) {
             uint32_t words[WGMMA_SUMS];
 #pragma unroll
             for (int i = 0; i < WGMMA_SUMS; ++i) {
                 words[i] = __float_as_uint(value[i]);
             }
-            fill_32(at, buffer, words, SWAPPED ? m : n, number % 2);
+            fill_32(at, buffer, words, SWAPPED ? m : n, number % 2, piece_width(m, bytes));
         } else if (bytes == 2) {
-            fill_16(at, buffer, value, SWAPPED ? m : n, type);
+            fill_16(at, buffer, value, SWAPPED ? m : n, type, piece_width(m, bytes));
         } else {
             fill_8(at, buffer, value, SWAPPED ? m : n, type);
         }
-        if (arguments->d_by_map) {
-            send(at, &arguments->d, buffer, &tile, m, n, consumer);
+        if (arguments->d_by_map && piece_width(m, bytes) == ROW_BYTES / bytes) {
+            send(at, arguments, buffer, tile, m, n, consumer);
         } else {
-            meet_storers(consumer);
-            copy_out(at, buffer, &to, m, n, width, bytes);
+            carry(at, arguments, buffer, tile, m, n, bytes, consumer);
         }
     }
 }
 
 /* The sums become D's values, but for the rounding, where they are not with `plain`. Integers become f32 or stay. */
-static __device__ __forceinline__ void values_of_sums(standing at, const gemm_arguments *gemm,
-                                                      block_share share, wgmma_sum sum[WGMMA_SUMS],
-                                                      float value[WGMMA_SUMS], float *shared_bias,
-                                                      int consumer, int plain)
+static __device__ __forceinline__ void values_of_sums(standing at, const gemm_arguments *gemm, place share,
+                                                      wgmma_sum sum[WGMMA_SUMS], float value[WGMMA_SUMS],
+                                                      float *shared_bias, int consumer, int plain)
 {
 #if ELEMENT == ELEMENT_S8
     int floats = !gemm->partials && gemm->epilogue.result_type != ELEMENT_S32;
@@ -530,64 +569,91 @@ static __device__ __forceinline__ void values_of_sums(standing at, const gemm_ar
 
 /* ---- Storing while the next tile is multiplied ---- */
 
-#define LATE_BUFFERS (LATE_WORDS / 16) /* of either kind: a thread has 16 words in each */
-
 #if LATE_WORDS > 0
+
+/* The first of the words among a tile's sums, where results have 32 bits. */
+#define LATE_FIRST ((PIECE_COUNT(4) - LATE_PIECES) * 16)
 
 /* The last results of a tile, which are final, but not in memory yet. 16-bit ones are two in a word. */
 typedef struct late_tile {
     uint32_t words[LATE_WORDS];
-    place_of_tile place;
-    int bytes; /* of a result */
-    int left;  /* buffers to be stored yet, the last ones of the tile */
+    int left; /* pieces to be stored yet, the last ones of the tile */
 } late_tile;
 
-static __device__ inline void keep_tile(late_tile *late, const float value[WGMMA_SUMS], int bytes,
-                                        int32_t type)
+static __device__ inline void keep_tile(const gemm_arguments *gemm, late_tile *late,
+                                        const float value[WGMMA_SUMS])
 {
-    late->bytes = bytes;
-    late->left = LATE_BUFFERS;
-    if (bytes == 4) {
+    late->left = LATE_PIECES;
+    if (result_bytes(gemm) == 4) {
 #pragma unroll
-        for (int i = 0; i < LATE_WORDS; ++i) {
-            late->words[i] = __float_as_uint(value[WGMMA_SUMS - LATE_WORDS + i]);
+        for (int i = 0; i < WGMMA_SUMS - LATE_FIRST; ++i) {
+            late->words[i] = __float_as_uint(value[LATE_FIRST + i]);
         }
-    } else if (type == ELEMENT_BF16) {
+    } else if (gemm->epilogue.result_type == ELEMENT_BF16) {
 #pragma unroll
-        for (int i = 0; i < LATE_WORDS; ++i) {
+        for (int i = 0; i < WGMMA_SUMS / 2; ++i) {
             late->words[i] = pack_bf16(value[2 * i], value[2 * i + 1]);
         }
     } else {
 #pragma unroll
-        for (int i = 0; i < LATE_WORDS; ++i) {
+        for (int i = 0; i < WGMMA_SUMS / 2; ++i) {
             late->words[i] = pack_f16(value[2 * i], value[2 * i + 1]);
         }
     }
 }
 
-/* Stores one more buffer, if there is one. */
+/* Only whole pieces go by the engine; tiles wait only where it stores. */
+static __device__ __forceinline__ void store_late_piece(standing at, const tensor_gemm_arguments *arguments,
+                                                        const unsigned char *buffer, place here, int m,
+                                                        int bytes, int consumer)
+{
+    place_of_tile tile = place_of_storers(&arguments->gemm, here, at);
+    if (piece_width(m, bytes) == ROW_BYTES / bytes) {
+        send(at, arguments, buffer, &tile, m, 0, consumer);
+    } else {
+        carry(at, arguments, buffer, &tile, m, 0, bytes, consumer);
+    }
+}
+
+/* Stores one more piece, if there is one, of the tile with that number. */
 static __device__ inline void store_late(const tensor_gemm_arguments *arguments, shared_memory *shared,
-                                         late_tile *late, int consumer)
+                                         late_tile *late, uint32_t number_of_tile, int consumer)
 {
     if (late->left == 0) {
         return;
     }
+    place here = part_of_consumer(shared->places[number_of_tile % PLACES], consumer);
     standing at = standing_of_thread();
-    unsigned char *buffer = shared->buffers[4 * consumer + at.warp][late->left % BUFFERS];
-    await_buffer(at, consumer, late->left == LATE_BUFFERS);
+    unsigned char *buffer = buffer_of(at, shared, consumer, late->left, 0);
+    await_buffer(at, consumer, late->left == LATE_PIECES ? 0 : 1, 0);
 #pragma unroll
-    for (int number = 0; number < LATE_BUFFERS; ++number) {
-        if (number == LATE_BUFFERS - late->left) {
-            if (late->bytes == 4) {
-                fill_32(at, buffer, &late->words[number * 16], 0, 0);
+    for (int number = 0; number < LATE_PIECES; ++number) {
+        if (number == LATE_PIECES - late->left) {
+            if (result_bytes(&arguments->gemm) == 4) {
+                const int m = (PIECE_COUNT(4) - LATE_PIECES + number) * (ROW_BYTES / 4);
+                fill_32(at, buffer, &late->words[number * 16], 0, 0, piece_width(m, 4));
+                store_late_piece(at, arguments, buffer, here, m, 4, consumer);
             } else {
-                fill_words(at, buffer, &late->words[number * 16]);
+                const int m = number * (ROW_BYTES / 2);
+                fill_words(at, buffer, &late->words[number * 16], piece_width(m, 2));
+                store_late_piece(at, arguments, buffer, here, m, 2, consumer);
             }
         }
     }
-    int m = TILE_M - late->left * (ROW_BYTES / late->bytes);
-    send(at, &arguments->d, buffer, &late->place, m, 0, consumer);
     --late->left;
+}
+
+/* Stores what is left. The words are given a value then, so that nobody keeps registers for the old ones. */
+static __device__ inline void store_rest(const tensor_gemm_arguments *arguments, shared_memory *shared,
+                                         late_tile *late, uint32_t number_of_tile, int consumer)
+{
+    while (late->left > 0) {
+        store_late(arguments, shared, late, number_of_tile, consumer);
+    }
+#pragma unroll
+    for (int i = 0; i < LATE_WORDS; ++i) {
+        late->words[i] = 0;
+    }
 }
 
 #endif
@@ -595,23 +661,22 @@ static __device__ inline void store_late(const tensor_gemm_arguments *arguments,
 /* ---- Storing at once ---- */
 
 /* Stores the consumer's share of a tile; with but_late without the results that will be kept. */
-static __device__ __forceinline__ void store_tile(const tensor_gemm_arguments *arguments,
-                                                  shared_memory *shared, block_share share,
-                                                  const float value[WGMMA_SUMS], int consumer, int but_late)
+static __device__ __forceinline__ void store_tile(standing at, const tensor_gemm_arguments *arguments,
+                                                  shared_memory *shared, const place_of_tile *tile,
+                                                  const float value[WGMMA_SUMS], int consumer, int but_late,
+                                                  int last)
 {
-    standing at = standing_of_thread();
     int bytes = result_bytes(&arguments->gemm);
-    unsigned char(*buffers)[BUFFER_BYTES] =
-        shared->buffers[STORERS == 32 ? 4 * consumer + at.warp : consumer];
     if (bytes == 4) {
-        const int first = BUFFER_COUNT(4) - LATE_BUFFERS;
-        store_values(at, arguments, buffers, share, value, 4, but_late ? first : BUFFER_COUNT(4), consumer);
+        const int first = PIECE_COUNT(4) - LATE_PIECES;
+        store_values(at, arguments, shared, tile, value, 4, but_late ? first : PIECE_COUNT(4), consumer,
+                     last);
     } else if (bytes == 2 && !but_late) {
-        store_values(at, arguments, buffers, share, value, 2, BUFFER_COUNT(2), consumer);
+        store_values(at, arguments, shared, tile, value, 2, PIECE_COUNT(2), consumer, last);
     }
 #if ELEMENT == ELEMENT_S8 || ELEMENT == ELEMENT_E4M3 || ELEMENT == ELEMENT_E5M2
     else if (bytes == 1) {
-        store_values(at, arguments, buffers, share, value, 1, BUFFER_COUNT(1), consumer);
+        store_values(at, arguments, shared, tile, value, 1, PIECE_COUNT(1), consumer, last);
     }
 #endif
 }

@@ -15,12 +15,17 @@ static __device__ inline uint32_t cluster_rank(void)
     return rank;
 }
 
-/* All threads of all blocks of the cluster meet; what they wrote before is seen after. */
-static __device__ inline void cluster_sync(void)
+/*
+ * All threads of all blocks of the cluster meet: they say that they have arrived, and may do something else before
+ * they wait for the others. What was written before the one is seen after the other.
+ */
+static __device__ inline void cluster_arrive(void)
 {
-    asm volatile("barrier.cluster.arrive.release.aligned;\n"
-                 "barrier.cluster.wait.acquire.aligned;" ::
-                     : "memory");
+    asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+}
+static __device__ inline void cluster_wait(void)
+{
+    asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
 
 /* Where block number `rank` of the cluster has what this block has at that address of shared memory. */
@@ -41,10 +46,29 @@ static __device__ inline uint32_t thread_number(void)
     return number;
 }
 
+/*
+ * The same number, of which the compiler knows nothing: what follows from it is worked out where it is used, not kept
+ * in registers until then.
+ */
+static __device__ inline uint32_t forget(uint32_t number)
+{
+    asm volatile("" : "+r"(number));
+    return number;
+}
+
+/* Has a value in a register, though nothing is done with it. */
+static __device__ inline void touch(uint32_t value) { asm volatile("" ::"r"(value)); }
+
 /* `threads` threads meet at the block's barrier of that number (1 to 15; 0 is __syncthreads()). */
 static __device__ inline void barrier_sync(int number, int threads)
 {
     asm volatile("bar.sync %0, %1;" ::"r"(number), "r"(threads) : "memory");
+}
+
+/* Of the threads that meet some only say that they have come, and go on. */
+static __device__ inline void barrier_arrive(int number, int threads)
+{
+    asm volatile("bar.arrive %0, %1;" ::"r"(number), "r"(threads) : "memory");
 }
 
 #endif

@@ -7,7 +7,7 @@
  *
  * The row that includes this file sets
  *
- *     WGMMA_N            columns of B: 8, 16, 32, 64, 96, 128, 192 or 256
+ *     WGMMA_N            columns of B: 8, or a multiple of 16 up to 256
  *     WGMMA_TYPE_A, _B   their elements: ELEMENT_...; f32 are multiplied as tf32 (the 13 lowest bits are not
  *                        looked at); 8-bit floats may be mixed
  *     WGMMA_A_ACROSS     1: A lies in shared memory along its rows, not along k; 16-bit types alone
@@ -32,33 +32,47 @@ typedef float wgmma_sum;
 
 /* The operands and their numbers in the text, for each WGMMA_N. */
 #define WGMMA_4(i) WGMMA_SUM(sum[i]), WGMMA_SUM(sum[i + 1]), WGMMA_SUM(sum[i + 2]), WGMMA_SUM(sum[i + 3])
-#define WGMMA_16(i) WGMMA_4(i), WGMMA_4(i + 4), WGMMA_4(i + 8), WGMMA_4(i + 12)
+#define WGMMA_8(i) WGMMA_4(i), WGMMA_4(i + 4)
 
 #define WGMMA_TEXT_8 "%0, %1, %2, %3"
+#define WGMMA_OPERANDS_8 WGMMA_4(0)
 #define WGMMA_TEXT_16 WGMMA_TEXT_8 ", %4, %5, %6, %7"
+#define WGMMA_OPERANDS_16 WGMMA_8(0)
 #define WGMMA_TEXT_32 WGMMA_TEXT_16 ", %8, %9, %10, %11, %12, %13, %14, %15"
-#define WGMMA_TEXT_64                                                                                        \
-    WGMMA_TEXT_32                                                                                            \
-    ", %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
-#define WGMMA_TEXT_96                                                                                        \
-    WGMMA_TEXT_64                                                                                            \
-    ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47"
-#define WGMMA_TEXT_128                                                                                       \
-    WGMMA_TEXT_96                                                                                            \
-    ", %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
-#define WGMMA_TEXT_192                                                                                       \
-    WGMMA_TEXT_128                                                                                           \
-    ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79"                       \
-    ", %80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
-#define WGMMA_TEXT_256                                                                                       \
-    WGMMA_TEXT_192                                                                                           \
-    ", %96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111"           \
-    ", %112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
+#define WGMMA_OPERANDS_32 WGMMA_OPERANDS_16, WGMMA_8(8)
+#define WGMMA_TEXT_48 WGMMA_TEXT_32 ", %16, %17, %18, %19, %20, %21, %22, %23"
+#define WGMMA_OPERANDS_48 WGMMA_OPERANDS_32, WGMMA_8(16)
+#define WGMMA_TEXT_64 WGMMA_TEXT_48 ", %24, %25, %26, %27, %28, %29, %30, %31"
+#define WGMMA_OPERANDS_64 WGMMA_OPERANDS_48, WGMMA_8(24)
+#define WGMMA_TEXT_80 WGMMA_TEXT_64 ", %32, %33, %34, %35, %36, %37, %38, %39"
+#define WGMMA_OPERANDS_80 WGMMA_OPERANDS_64, WGMMA_8(32)
+#define WGMMA_TEXT_96 WGMMA_TEXT_80 ", %40, %41, %42, %43, %44, %45, %46, %47"
+#define WGMMA_OPERANDS_96 WGMMA_OPERANDS_80, WGMMA_8(40)
+#define WGMMA_TEXT_112 WGMMA_TEXT_96 ", %48, %49, %50, %51, %52, %53, %54, %55"
+#define WGMMA_OPERANDS_112 WGMMA_OPERANDS_96, WGMMA_8(48)
+#define WGMMA_TEXT_128 WGMMA_TEXT_112 ", %56, %57, %58, %59, %60, %61, %62, %63"
+#define WGMMA_OPERANDS_128 WGMMA_OPERANDS_112, WGMMA_8(56)
+#define WGMMA_TEXT_144 WGMMA_TEXT_128 ", %64, %65, %66, %67, %68, %69, %70, %71"
+#define WGMMA_OPERANDS_144 WGMMA_OPERANDS_128, WGMMA_8(64)
+#define WGMMA_TEXT_160 WGMMA_TEXT_144 ", %72, %73, %74, %75, %76, %77, %78, %79"
+#define WGMMA_OPERANDS_160 WGMMA_OPERANDS_144, WGMMA_8(72)
+#define WGMMA_TEXT_176 WGMMA_TEXT_160 ", %80, %81, %82, %83, %84, %85, %86, %87"
+#define WGMMA_OPERANDS_176 WGMMA_OPERANDS_160, WGMMA_8(80)
+#define WGMMA_TEXT_192 WGMMA_TEXT_176 ", %88, %89, %90, %91, %92, %93, %94, %95"
+#define WGMMA_OPERANDS_192 WGMMA_OPERANDS_176, WGMMA_8(88)
+#define WGMMA_TEXT_208 WGMMA_TEXT_192 ", %96, %97, %98, %99, %100, %101, %102, %103"
+#define WGMMA_OPERANDS_208 WGMMA_OPERANDS_192, WGMMA_8(96)
+#define WGMMA_TEXT_224 WGMMA_TEXT_208 ", %104, %105, %106, %107, %108, %109, %110, %111"
+#define WGMMA_OPERANDS_224 WGMMA_OPERANDS_208, WGMMA_8(104)
+#define WGMMA_TEXT_240 WGMMA_TEXT_224 ", %112, %113, %114, %115, %116, %117, %118, %119"
+#define WGMMA_OPERANDS_240 WGMMA_OPERANDS_224, WGMMA_8(112)
+#define WGMMA_TEXT_256 WGMMA_TEXT_240 ", %120, %121, %122, %123, %124, %125, %126, %127"
+#define WGMMA_OPERANDS_256 WGMMA_OPERANDS_240, WGMMA_8(120)
 
 #if WGMMA_N == 8
 #define WGMMA_SHAPE "m64n8"
 #define WGMMA_TEXT WGMMA_TEXT_8
-#define WGMMA_OPERANDS WGMMA_4(0)
+#define WGMMA_OPERANDS WGMMA_OPERANDS_8
 #define WGMMA_AFTER_0 "%4"
 #define WGMMA_AFTER_1 "%5"
 #define WGMMA_AFTER_2 "%6"
@@ -68,7 +82,7 @@ typedef float wgmma_sum;
 #elif WGMMA_N == 16
 #define WGMMA_SHAPE "m64n16"
 #define WGMMA_TEXT WGMMA_TEXT_16
-#define WGMMA_OPERANDS WGMMA_4(0), WGMMA_4(4)
+#define WGMMA_OPERANDS WGMMA_OPERANDS_16
 #define WGMMA_AFTER_0 "%8"
 #define WGMMA_AFTER_1 "%9"
 #define WGMMA_AFTER_2 "%10"
@@ -78,59 +92,147 @@ typedef float wgmma_sum;
 #elif WGMMA_N == 32
 #define WGMMA_SHAPE "m64n32"
 #define WGMMA_TEXT WGMMA_TEXT_32
-#define WGMMA_OPERANDS WGMMA_16(0)
+#define WGMMA_OPERANDS WGMMA_OPERANDS_32
 #define WGMMA_AFTER_0 "%16"
 #define WGMMA_AFTER_1 "%17"
 #define WGMMA_AFTER_2 "%18"
 #define WGMMA_AFTER_3 "%19"
 #define WGMMA_AFTER_4 "%20"
 #define WGMMA_AFTER_5 "%21"
+#elif WGMMA_N == 48
+#define WGMMA_SHAPE "m64n48"
+#define WGMMA_TEXT WGMMA_TEXT_48
+#define WGMMA_OPERANDS WGMMA_OPERANDS_48
+#define WGMMA_AFTER_0 "%24"
+#define WGMMA_AFTER_1 "%25"
+#define WGMMA_AFTER_2 "%26"
+#define WGMMA_AFTER_3 "%27"
+#define WGMMA_AFTER_4 "%28"
+#define WGMMA_AFTER_5 "%29"
 #elif WGMMA_N == 64
 #define WGMMA_SHAPE "m64n64"
 #define WGMMA_TEXT WGMMA_TEXT_64
-#define WGMMA_OPERANDS WGMMA_16(0), WGMMA_16(16)
+#define WGMMA_OPERANDS WGMMA_OPERANDS_64
 #define WGMMA_AFTER_0 "%32"
 #define WGMMA_AFTER_1 "%33"
 #define WGMMA_AFTER_2 "%34"
 #define WGMMA_AFTER_3 "%35"
 #define WGMMA_AFTER_4 "%36"
 #define WGMMA_AFTER_5 "%37"
+#elif WGMMA_N == 80
+#define WGMMA_SHAPE "m64n80"
+#define WGMMA_TEXT WGMMA_TEXT_80
+#define WGMMA_OPERANDS WGMMA_OPERANDS_80
+#define WGMMA_AFTER_0 "%40"
+#define WGMMA_AFTER_1 "%41"
+#define WGMMA_AFTER_2 "%42"
+#define WGMMA_AFTER_3 "%43"
+#define WGMMA_AFTER_4 "%44"
+#define WGMMA_AFTER_5 "%45"
 #elif WGMMA_N == 96
 #define WGMMA_SHAPE "m64n96"
 #define WGMMA_TEXT WGMMA_TEXT_96
-#define WGMMA_OPERANDS WGMMA_16(0), WGMMA_16(16), WGMMA_16(32)
+#define WGMMA_OPERANDS WGMMA_OPERANDS_96
 #define WGMMA_AFTER_0 "%48"
 #define WGMMA_AFTER_1 "%49"
 #define WGMMA_AFTER_2 "%50"
 #define WGMMA_AFTER_3 "%51"
 #define WGMMA_AFTER_4 "%52"
 #define WGMMA_AFTER_5 "%53"
+#elif WGMMA_N == 112
+#define WGMMA_SHAPE "m64n112"
+#define WGMMA_TEXT WGMMA_TEXT_112
+#define WGMMA_OPERANDS WGMMA_OPERANDS_112
+#define WGMMA_AFTER_0 "%56"
+#define WGMMA_AFTER_1 "%57"
+#define WGMMA_AFTER_2 "%58"
+#define WGMMA_AFTER_3 "%59"
+#define WGMMA_AFTER_4 "%60"
+#define WGMMA_AFTER_5 "%61"
 #elif WGMMA_N == 128
 #define WGMMA_SHAPE "m64n128"
 #define WGMMA_TEXT WGMMA_TEXT_128
-#define WGMMA_OPERANDS WGMMA_16(0), WGMMA_16(16), WGMMA_16(32), WGMMA_16(48)
+#define WGMMA_OPERANDS WGMMA_OPERANDS_128
 #define WGMMA_AFTER_0 "%64"
 #define WGMMA_AFTER_1 "%65"
 #define WGMMA_AFTER_2 "%66"
 #define WGMMA_AFTER_3 "%67"
 #define WGMMA_AFTER_4 "%68"
 #define WGMMA_AFTER_5 "%69"
+#elif WGMMA_N == 144
+#define WGMMA_SHAPE "m64n144"
+#define WGMMA_TEXT WGMMA_TEXT_144
+#define WGMMA_OPERANDS WGMMA_OPERANDS_144
+#define WGMMA_AFTER_0 "%72"
+#define WGMMA_AFTER_1 "%73"
+#define WGMMA_AFTER_2 "%74"
+#define WGMMA_AFTER_3 "%75"
+#define WGMMA_AFTER_4 "%76"
+#define WGMMA_AFTER_5 "%77"
+#elif WGMMA_N == 160
+#define WGMMA_SHAPE "m64n160"
+#define WGMMA_TEXT WGMMA_TEXT_160
+#define WGMMA_OPERANDS WGMMA_OPERANDS_160
+#define WGMMA_AFTER_0 "%80"
+#define WGMMA_AFTER_1 "%81"
+#define WGMMA_AFTER_2 "%82"
+#define WGMMA_AFTER_3 "%83"
+#define WGMMA_AFTER_4 "%84"
+#define WGMMA_AFTER_5 "%85"
+#elif WGMMA_N == 176
+#define WGMMA_SHAPE "m64n176"
+#define WGMMA_TEXT WGMMA_TEXT_176
+#define WGMMA_OPERANDS WGMMA_OPERANDS_176
+#define WGMMA_AFTER_0 "%88"
+#define WGMMA_AFTER_1 "%89"
+#define WGMMA_AFTER_2 "%90"
+#define WGMMA_AFTER_3 "%91"
+#define WGMMA_AFTER_4 "%92"
+#define WGMMA_AFTER_5 "%93"
 #elif WGMMA_N == 192
 #define WGMMA_SHAPE "m64n192"
 #define WGMMA_TEXT WGMMA_TEXT_192
-#define WGMMA_OPERANDS WGMMA_16(0), WGMMA_16(16), WGMMA_16(32), WGMMA_16(48), WGMMA_16(64), WGMMA_16(80)
+#define WGMMA_OPERANDS WGMMA_OPERANDS_192
 #define WGMMA_AFTER_0 "%96"
 #define WGMMA_AFTER_1 "%97"
 #define WGMMA_AFTER_2 "%98"
 #define WGMMA_AFTER_3 "%99"
 #define WGMMA_AFTER_4 "%100"
 #define WGMMA_AFTER_5 "%101"
+#elif WGMMA_N == 208
+#define WGMMA_SHAPE "m64n208"
+#define WGMMA_TEXT WGMMA_TEXT_208
+#define WGMMA_OPERANDS WGMMA_OPERANDS_208
+#define WGMMA_AFTER_0 "%104"
+#define WGMMA_AFTER_1 "%105"
+#define WGMMA_AFTER_2 "%106"
+#define WGMMA_AFTER_3 "%107"
+#define WGMMA_AFTER_4 "%108"
+#define WGMMA_AFTER_5 "%109"
+#elif WGMMA_N == 224
+#define WGMMA_SHAPE "m64n224"
+#define WGMMA_TEXT WGMMA_TEXT_224
+#define WGMMA_OPERANDS WGMMA_OPERANDS_224
+#define WGMMA_AFTER_0 "%112"
+#define WGMMA_AFTER_1 "%113"
+#define WGMMA_AFTER_2 "%114"
+#define WGMMA_AFTER_3 "%115"
+#define WGMMA_AFTER_4 "%116"
+#define WGMMA_AFTER_5 "%117"
+#elif WGMMA_N == 240
+#define WGMMA_SHAPE "m64n240"
+#define WGMMA_TEXT WGMMA_TEXT_240
+#define WGMMA_OPERANDS WGMMA_OPERANDS_240
+#define WGMMA_AFTER_0 "%120"
+#define WGMMA_AFTER_1 "%121"
+#define WGMMA_AFTER_2 "%122"
+#define WGMMA_AFTER_3 "%123"
+#define WGMMA_AFTER_4 "%124"
+#define WGMMA_AFTER_5 "%125"
 #elif WGMMA_N == 256
 #define WGMMA_SHAPE "m64n256"
 #define WGMMA_TEXT WGMMA_TEXT_256
-#define WGMMA_OPERANDS                                                                                       \
-    WGMMA_16(0), WGMMA_16(16), WGMMA_16(32), WGMMA_16(48), WGMMA_16(64), WGMMA_16(80), WGMMA_16(96),         \
-        WGMMA_16(112)
+#define WGMMA_OPERANDS WGMMA_OPERANDS_256
 #define WGMMA_AFTER_0 "%128"
 #define WGMMA_AFTER_1 "%129"
 #define WGMMA_AFTER_2 "%130"
@@ -138,7 +240,7 @@ typedef float wgmma_sum;
 #define WGMMA_AFTER_4 "%132"
 #define WGMMA_AFTER_5 "%133"
 #else
-#error "WGMMA_N is none of the sizes above"
+#error "WGMMA_N is neither 8 nor a multiple of 16 up to 256"
 #endif
 
 #if WGMMA_TYPE_A == ELEMENT_F16

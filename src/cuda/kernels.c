@@ -9,7 +9,10 @@
 /* What a block may have without asking the driver for more. */
 #define SHARED_WITHOUT_ASKING (48 * 1024)
 
-/* From where on a kernel may be launched before the one ahead of it ends, captured into graphs too. */
+/*
+ * Where a kernel may be launched before the one ahead of it ends, captured into graphs too: where the machine code of
+ * compute capability 9.0 runs. A later device runs the rows' PTX, which is of 7.5 or 8.0 and does not wait.
+ */
 #define EARLY_CAPABILITY 90
 #define EARLY_DRIVER 12030
 
@@ -107,7 +110,7 @@ carat_status kernel_launch(struct cuda_device *device, const struct kernel *kern
     CARAT_TRY(kernel_load(device, kernel, &function));
     CUlaunchAttribute early = {.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
                                .value = {.programmaticStreamSerializationAllowed = 1}};
-    bool may_start_early = kernel->early && device->base.traits.compute_capability >= EARLY_CAPABILITY &&
+    bool may_start_early = kernel->early && device->base.traits.compute_capability == EARLY_CAPABILITY &&
                            driver.version >= EARLY_DRIVER;
     CUlaunchConfig config = {
         .gridDimX = (unsigned)blocks,
