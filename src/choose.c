@@ -77,6 +77,8 @@
 #define THIN_RATE 0.7
 /* The share of the tensor unit's rate that instructions of one warp reach. */
 #define OF_ONE_WARP 0.62
+/* Cycles that a block waits for what it needs next, where nothing is fetched ahead. */
+#define LOAD_CYCLES 750.0
 
 /* ---- What a row can do ---- */
 
@@ -322,6 +324,12 @@ static bool multiplies_by_warp(const struct kernel *kernel)
     return !kernel->tensor_maps && tensor_type && kernel->warp_m > 0;
 }
 
+/* Whether a row begins to fetch what it multiplies next only when it needs it; other blocks have to fill the time. */
+static bool fetches_late(const struct kernel *kernel)
+{
+    return multiplies_by_warp(kernel) && kernel->stages == 0;
+}
+
 double kernel_unit_rate(const struct kernel *kernel)
 {
     if (kernel->tensor_maps || multiplies_by_warp(kernel)) {
@@ -439,11 +447,12 @@ static double product_cycles(const struct device_traits *traits, const struct ca
     }
     double multiply = (double)kernel->tile_m * kernel->tile_n * k / (kernel_unit_rate(kernel) * rate * busy);
     double fetch = bytes_of_k(kernel, p) * k / fetch_rate(kernel, p);
+    double wait = fetches_late(kernel) ? k / kernel->tile_k * LOAD_CYCLES / resident : 0;
     /* A share of tiles has one piece more than it is tiles long. */
     double pieces = candidate->stream_tiles > 0 ? ceil(mine) + 1 : mine;
     double between =
         kernel->tensor_maps ? BLOCK_CYCLES + (pieces - 1) * TILE_CYCLES : ceil(mine / fit) * BLOCK_CYCLES;
-    return mine * fmax(multiply, fetch) + between;
+    return mine * fmax(fmax(multiply, fetch), wait) + between;
 }
 
 /* Every byte has to come from memory or go there once, shared between the multiprocessors. */

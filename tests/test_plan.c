@@ -413,6 +413,38 @@ static void long_sums_of_few_tiles_are_split(void **state)
     }
 }
 
+/* The row that multiplies a batch of m x m x m, whose columns are not aligned where m is odd. */
+static const char *row_of_batch(carat_type type, int64_t m, int64_t batch)
+{
+    carat_gemm_problem described = carat_gemm_describe(type, m, m, m);
+    struct problem problem;
+    struct plan plan;
+    described.batch = batch;
+    described.stride_a = described.stride_b = described.stride_c = described.stride_d = m * m;
+    assert_int_equal(problem_check(&described, &problem), CARAT_OK);
+    problem.align_a = problem.align_b = m % 8 == 0 ? 16 : (int)carat_type_size(type);
+    assert_int_equal(plan_choose(&h200, &problem, &plan), CARAT_OK);
+    check_plan(&h200, &plan);
+    for (int i = 0; i < plan.step_count; i++) {
+        if (plan.steps[i].kind == STEP_MULTIPLY) {
+            return plan.steps[i].kernel->name;
+        }
+    }
+    return "";
+}
+
+/* Their rows fetch nothing ahead: that many of them are under way has to make up for it. */
+static void small_rows_are_for_batches(void **state)
+{
+    (void)state;
+    assert_string_equal(row_of_batch(CARAT_BF16, 32, 4096), "small_bf16_32x32");
+    assert_string_equal(row_of_batch(CARAT_F16, 31, 4096), "small_f16_32x32");
+    assert_string_equal(row_of_batch(CARAT_F16, 63, 1024), "small_f16_64x64");
+    assert_null(strstr(row_of_batch(CARAT_BF16, 1001, 1), "small"));
+    assert_null(strstr(row_of_batch(CARAT_BF16, 1024, 1), "small"));
+    assert_null(strstr(row_of_batch(CARAT_F16, 256, 64), "small"));
+}
+
 /* The ways of one row to do a bf16 product whose operands run along k. */
 struct shared_ways {
     const struct kernel *row;
@@ -804,7 +836,7 @@ static void messages_belong_to_threads(void **state)
 
 int main(void)
 {
-    struct CMUnitTest tests[13 + 2 * TYPES];
+    struct CMUnitTest tests[14 + 2 * TYPES];
     static char names[2 * TYPES][60];
     int count = 0;
     for (int t = 0; t < TYPES; t++) {
@@ -817,6 +849,7 @@ int main(void)
     }
     tests[count++] = (struct CMUnitTest)cmocka_unit_test(rows_are_found_by_name);
     tests[count++] = (struct CMUnitTest)cmocka_unit_test(long_sums_of_few_tiles_are_split);
+    tests[count++] = (struct CMUnitTest)cmocka_unit_test(small_rows_are_for_batches);
     tests[count++] = (struct CMUnitTest)cmocka_unit_test(the_last_wave_is_shared);
     tests[count++] = (struct CMUnitTest)cmocka_unit_test(sharing_pays_for_idle_waves);
     tests[count++] = (struct CMUnitTest)cmocka_unit_test(what_no_grid_holds_is_refused);

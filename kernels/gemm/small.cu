@@ -62,25 +62,33 @@ typedef struct matrix {
     int along_k;
 } matrix;
 
-static __device__ inline matrix matrix_of(const void *begin, int64_t ld, int64_t row, int rows, int64_t count,
-                                          int64_t k_begin, int64_t k, int along_k)
+/* All but the end, which aligned loads do not ask for. */
+static __device__ inline matrix matrix_of(const void *begin, int64_t ld, int64_t row, int rows, int64_t k,
+                                          int along_k)
 {
     matrix x;
     x.begin = (const char *)begin;
-    x.end = x.begin + (along_k ? (count - 1) * ld + k : (k - 1) * ld + count) * SIZE;
-    x.from = x.begin + (along_k ? row * ld + k_begin : row + k_begin * ld) * SIZE;
+    x.end = x.begin;
+    x.from = x.begin + (along_k ? row * ld + k : row + k * ld) * SIZE;
     x.pitch = ld * SIZE;
     x.rows = rows;
     x.along_k = along_k;
     return x;
 }
 
+static __device__ inline const char *end_of(const matrix *matrix, int64_t count, int64_t k)
+{
+    int64_t lines = matrix->along_k ? count : k;
+    int64_t length = matrix->along_k ? k : count;
+    return matrix->begin + (lines - 1) * matrix->pitch + length * SIZE;
+}
+
 /* Whether loads of 16 bytes along k, or 8 across it, are aligned, and lie inside or outside as a whole. */
 static __device__ inline int loads_fit(const matrix *matrix, int64_t length)
 {
-    int width = (matrix->along_k ? WORDS : STACK_WORDS) * 4;
-    int extent = (matrix->along_k ? (int)length : matrix->rows) * SIZE;
-    return ((int)(uintptr_t)matrix->from | (int)matrix->pitch | extent) % width == 0;
+    int off = (int)(uintptr_t)matrix->from | (int)matrix->pitch;
+    return matrix->along_k ? ((off | (int)length * SIZE) & (WORDS * 4 - 1)) == 0
+                           : ((off | matrix->rows * SIZE) & (STACK_WORDS * 4 - 1)) == 0;
 }
 
 /* ---- Operands where all loads are aligned --------------------------------------------------- */
@@ -412,21 +420,16 @@ static __device__ __forceinline__ void store_line(void *d, int64_t at, const flo
 
 /* LINE sums of a column, from D(i, j) on and all inside, to D. */
 static __device__ __forceinline__ void finish_line(const gemm_arguments *arguments, const target *to,
-                                                   const epilogue_scalars *scalars, float *v, int64_t i,
-                                                   int64_t j)
+                                                   const epilogue_scalars *scalars, const float *bias,
+                                                   float *v, int64_t i, int64_t j)
 {
     const epilogue_arguments *epilogue = &arguments->epilogue;
     int is_f32 = epilogue->result_type == ELEMENT_F32;
     float added[LINE];
+    float of_column = epilogue->bias_along_n ? bias_of(epilogue, to->problem, i, j) : -0.0f;
 #pragma unroll
     for (int e = 0; e < LINE; ++e) {
-        added[e] = -0.0f;
-    }
-    if (epilogue->bias) {
-#pragma unroll
-        for (int e = 0; e < LINE; ++e) {
-            added[e] = bias_of(epilogue, to->problem, i + e, j);
-        }
+        added[e] = epilogue->bias_along_n ? of_column : bias[e];
     }
     if (scalars->beta != 0) {
         float c[LINE];
@@ -469,7 +472,19 @@ static __device__ inline int place_of(int row, int column)
 static __device__ __forceinline__ void store_lines(const gemm_arguments *arguments, const target *to,
                                                    const epilogue_scalars *scalars, sums sum)
 {
+    const epilogue_arguments *epilogue = &arguments->epilogue;
     int row = lane_member() * LINE;
+    float bias[LINE]; /* of the lane's rows */
+#pragma unroll
+    for (int e = 0; e < LINE; ++e) {
+        bias[e] = -0.0f;
+    }
+    if (epilogue->bias && !epilogue->bias_along_n && row < to->rows) {
+#pragma unroll
+        for (int e = 0; e < LINE; ++e) {
+            bias[e] = bias_of(epilogue, to->problem, to->row + row + e, 0);
+        }
+    }
 #pragma unroll
     for (int q = 0; q < ROWS; ++q) {
         int column = lane_group() * ROWS + q;
@@ -479,7 +494,7 @@ static __device__ __forceinline__ void store_lines(const gemm_arguments *argumen
             v[e] = sum_of(sum, e, q);
         }
         if (row < to->rows && column < to->columns) {
-            finish_line(arguments, to, scalars, v, to->row + row, to->column + column);
+            finish_line(arguments, to, scalars, bias, v, to->row + row, to->column + column);
         }
     }
 }
@@ -545,13 +560,16 @@ static __device__ inline work work_of(const gemm_arguments *arguments)
     block_share share = share_of_small_block(arguments);
     target to = target_of(arguments, &share);
     work.a = matrix_of((const element *)arguments->a + share.problem * arguments->stride_a, arguments->lda,
-                       to.row, to.rows, arguments->m, share.k_begin, arguments->k, arguments->trans_a != 0);
-    work.b =
-        matrix_of((const element *)arguments->b + share.problem * arguments->stride_b, arguments->ldb,
-                  to.column, to.columns, arguments->n, share.k_begin, arguments->k, arguments->trans_b == 0);
+                       to.row, to.rows, share.k_begin, arguments->trans_a != 0);
+    work.b = matrix_of((const element *)arguments->b + share.problem * arguments->stride_b, arguments->ldb,
+                       to.column, to.columns, share.k_begin, arguments->trans_b == 0);
     work.to = to;
     work.length = share.k_end - share.k_begin;
     work.aligned = loads_fit(&work.a, work.length) && loads_fit(&work.b, work.length);
+    if (!work.aligned) {
+        work.a.end = end_of(&work.a, arguments->m, arguments->k);
+        work.b.end = end_of(&work.b, arguments->n, arguments->k);
+    }
     return work;
 }
 
