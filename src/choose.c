@@ -49,6 +49,8 @@
  * its sums of a tile or reads another's, and the most clusters that share one.
  */
 #define HAND_OVER_CYCLES 1500.0
+/* How much longer shared tiles take than whole ones: at different k at a time, blocks read nothing in common. */
+#define SHARED_COST 1.15
 #define HAND_OVER_RATE 48.0
 #define MOST_SHARERS 4
 /* The least steps of a cluster's share, and the most of all shares together. */
@@ -415,7 +417,7 @@ static double busiest_tiles(const struct device_traits *traits, const struct can
     }
     int64_t steps = steps_of_tile(candidate);
     double share = (double)ceiling(candidate->stream_tiles * steps, clusters_at_once) / (double)steps;
-    return share + (double)ceiling(tiles - candidate->stream_tiles, clusters_at_once);
+    return SHARED_COST * share + (double)ceiling(tiles - candidate->stream_tiles, clusters_at_once);
 }
 
 /* What a block does more where clusters share tiles: it writes its sums of one, and reads the others' of another. */
