@@ -4,6 +4,7 @@
  */
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
@@ -28,6 +29,7 @@ float f32_from_bf16(uint16_t bits);
 uint16_t bf16_from_f32(float value);
 uint32_t dot4_s8(uint32_t x, uint32_t y, uint32_t sum);
 uint32_t tf32_from_f32(uint32_t bits);
+void tf32_pair_from_f32(uint32_t *first, uint32_t *second, int in_place);
 
 /* Runs a sample with one seed and returns what it made of 1, 2, 3, ...; the caller frees it. */
 static float *outcome(const char *name, uint64_t seed)
@@ -291,6 +293,29 @@ static void tf32_rounds_to_nearest_ties_away(void **state)
     }
 }
 
+/* Every pair of exponents, the fractions of the first from word to word through all sorts of ties. */
+static void tf32_pairs_round_as_one_and_keep_nans(void **state)
+{
+    (void)state;
+    uint32_t fraction = 1;
+    for (uint32_t i = 0; i < 512 * 512; ++i) {
+        fraction = fraction * 1664525 + 1013904223;
+        uint32_t pair[2] = {(i / 512) << 23 | ((fraction >> 9 & ~0xfffu) + (i % 3) * 0x7ff),
+                            (i % 512) << 23 | fraction >> 9};
+        uint32_t rounded[2] = {pair[0], pair[1]};
+        tf32_pair_from_f32(&rounded[0], &rounded[1], (int)(i % 2));
+        bool numbers = (pair[0] & 0x7fffffff) <= 0x7f800000 && (pair[1] & 0x7fffffff) <= 0x7f800000;
+        for (int j = 0; j < 2; ++j) {
+            assert_int_equal(rounded[j], numbers ? tf32_from_f32(pair[j]) : pair[j] & 0xffffe000);
+        }
+    }
+    uint32_t nan = 0x7fffffff;
+    uint32_t other_nan = 0xffffffff;
+    tf32_pair_from_f32(&nan, &other_nan, 1);
+    assert_int_equal(nan, 0x7fffe000);
+    assert_int_equal(other_nan, 0xffffe000);
+}
+
 static void dot4_takes_signed_bytes_and_wraps(void **state)
 {
     (void)state;
@@ -314,6 +339,7 @@ int main(void)
         cmocka_unit_test(f16_rounds_to_nearest_even),
         cmocka_unit_test(bf16_rounds_to_nearest_even),
         cmocka_unit_test(tf32_rounds_to_nearest_ties_away),
+        cmocka_unit_test(tf32_pairs_round_as_one_and_keep_nans),
         cmocka_unit_test(dot4_takes_signed_bytes_and_wraps),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

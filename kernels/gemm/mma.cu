@@ -283,13 +283,14 @@ static __device__ inline void load_part(octets *to, const stage *from, reading a
     }
 }
 
-static __device__ inline void round_registers(uint32_t bits[4])
+/*
+ * Rounds two registers of one row (or column) along k. Reading along m or n leaves octets in registers that the
+ * instruction does not take, so there rounding also moves them.
+ */
+static __device__ inline void round_pair(uint32_t *first, uint32_t *second, int along_k)
 {
 #if ELEMENT == ELEMENT_F32
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-        bits[i] = tf32_from_f32(bits[i]);
-    }
+    tf32_pair_from_f32(first, second, along_k);
 #endif
 }
 
@@ -313,10 +314,12 @@ static __device__ inline void multiply_row(accumulator sum[COLUMNS][4], octets *
     if (row == 0) {
 #pragma unroll
         for (int i = 0; i < COLUMNS / 2; ++i) {
-            round_registers(now->columns[i]);
+            round_pair(&now->columns[i][0], &now->columns[i][1], A_ALONG_K);
+            round_pair(&now->columns[i][2], &now->columns[i][3], A_ALONG_K);
         }
     }
-    round_registers(now->rows[row]);
+    round_pair(&now->rows[row][0], &now->rows[row][2], B_ALONG_K);
+    round_pair(&now->rows[row][1], &now->rows[row][3], B_ALONG_K);
 #pragma unroll
     for (int i = 0; i < COLUMNS; ++i) {
         int column = row % 2 ? COLUMNS - 1 - i : i;

@@ -626,6 +626,16 @@ uint32_t tf32_from_f32(uint32_t bits)
     return bits & 0xffffe000;
 }
 
+static int is_nan(uint32_t bits) { return (bits & 0x7fffffff) > 0x7f800000; }
+
+void tf32_pair_from_f32(uint32_t *first, uint32_t *second, int in_place)
+{
+    (void)in_place; /* where the registers lie has no meaning here */
+    uint32_t half = is_nan(*first) || is_nan(*second) ? 0 : 0x1000;
+    *first = (*first + half) & 0xffffe000;
+    *second = (*second + half) & 0xffffe000;
+}
+
 enum factor { OF_F16, OF_BF16, OF_TF32, OF_S8 };
 
 /* The elements of a register, the lowest first. */

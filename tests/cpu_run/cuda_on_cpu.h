@@ -183,6 +183,7 @@ void cuda_mma_tf32_16x8x8(int line, float d[4], const uint32_t a[4], const uint3
 void cuda_mma_s8_16x8x32(int line, uint32_t d[4], const uint32_t a[4], const uint32_t b[2]);
 
 uint32_t tf32_from_f32(uint32_t bits);
+void tf32_pair_from_f32(uint32_t *first, uint32_t *second, int in_place);
 
 #define ldmatrix_x4(to, row) cuda_ldmatrix_x4(__LINE__, to, row)
 void cuda_ldmatrix_x4(int line, uint32_t to[4], const void *row);
