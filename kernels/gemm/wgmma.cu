@@ -573,7 +573,7 @@ static __device__ inline void add_handed(const tensor_gemm_arguments *arguments,
     const float4 *from = handed_sums(arguments, block, consumer);
 #pragma unroll
     for (int i = 0; i < WGMMA_SUMS; i += 4) {
-        if (i % 32 == 0) {
+        if (i % 64 == 0) {
             __syncwarp(); /* or the compiler has more loads under way than it has registers */
         }
         float4 four = __ldcg(from + i / 4 * WARPGROUP);
@@ -654,7 +654,11 @@ static __device__ inline void consume(const tensor_gemm_arguments *arguments, sh
             continue;
         }
 #endif
-        store_tile(at, arguments, shared, &tile, value, consumer, 0, last);
+        if (last) {
+            store_tile(at, arguments, shared, &tile, value, consumer, 0, 1);
+        } else {
+            store_tile(at, arguments, shared, &tile, value, consumer, 0, 0);
+        }
     }
     if (CLUSTER > 1 && self.pieces == 0) {
         cluster_arrive();

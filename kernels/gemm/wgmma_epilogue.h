@@ -435,6 +435,18 @@ static __device__ __forceinline__ void copy_out(standing at, const unsigned char
     (SWAPPED ? (WGMMA_N * (bytes) + ROW_BYTES - 1) / ROW_BYTES                                               \
              : (64 * (bytes) + ROW_BYTES - 1) / ROW_BYTES * (WGMMA_N / BUFFER_ROWS))
 
+/* Where piece `number` begins in the consumer's part of a tile. */
+static __device__ __forceinline__ int piece_m(int number, int bytes)
+{
+    const int along_row = 64 * bytes > ROW_BYTES ? 2 : 1; /* pieces along m where the rows run along m */
+    return SWAPPED ? number * (ROW_BYTES / bytes) : number % along_row * (ROW_BYTES / bytes);
+}
+static __device__ __forceinline__ int piece_n(int number, int bytes)
+{
+    const int along_row = 64 * bytes > ROW_BYTES ? 2 : 1;
+    return SWAPPED ? 0 : number / along_row * BUFFER_ROWS;
+}
+
 /* Elements of the piece that begins at m, which is less than a whole one where the tile ends. */
 static __device__ __forceinline__ int piece_width(int m, int bytes)
 {
@@ -456,39 +468,29 @@ static __device__ __forceinline__ unsigned char *buffer_of(standing at, shared_m
     return shared->buffers[STORERS == 32 ? 4 * consumer + at.warp : consumer][number % BUFFERS];
 }
 
-/* Waits until at most `pending` of the pieces sent last are still to be read by the engine; a constant. */
-#define AWAIT_BUFFER(at, consumer, pending)                                                                  \
-    do {                                                                                                     \
-        if ((at).thread % STORERS == 0) {                                                                    \
-            tensor_store_wait_read(pending);                                                                 \
-        }                                                                                                    \
-        meet_storers(consumer);                                                                              \
-    } while (0)
-
-/*
- * Waits until a buffer has been read. Within a tile buffers take turns, so all but the last ones sent must have been;
- * the tile before may have ended with any of them, so before a tile's first all must.
- */
-static __device__ __forceinline__ void await_buffer(standing at, int consumer, int number, int last)
+/* Waits until the engine has read all buffers that it was sent. */
+static __device__ inline void await_buffers(standing at, int consumer)
 {
-    if (last) {
-        if (number >= STAGES) {
-            AWAIT_BUFFER(at, consumer, STAGES - 1);
-        }
-    } else if (number == 0) {
-        AWAIT_BUFFER(at, consumer, 0);
-    } else {
-        AWAIT_BUFFER(at, consumer, BUFFERS - 1);
+    if (at.thread % STORERS == 0) {
+        tensor_store_wait_read(0);
     }
+    meet_storers(consumer);
 }
 
-/* Has the engine store a filled buffer at (m, n) of the tile. */
+/* The same for all but the buffer that was sent last. */
+static __device__ inline void await_buffer_before(standing at, int consumer)
+{
+    if (at.thread % STORERS == 0) {
+        tensor_store_wait_read(1);
+    }
+    meet_storers(consumer);
+}
+
+/* Has the engine store a filled buffer at (m, n) of the tile. The storers have met, after a fence each. */
 static __device__ __forceinline__ void send(standing at, const tensor_gemm_arguments *arguments,
                                             const unsigned char *buffer, const place_of_tile *tile, int m,
-                                            int n, int consumer)
+                                            int n)
 {
-    fence_async_shared();
-    meet_storers(consumer);
     if (at.thread % STORERS == 0) {
         tensor_store(&arguments->d, buffer, tile->m + m, tile->n + n, tile->problem);
         tensor_store_commit();
@@ -498,43 +500,67 @@ static __device__ __forceinline__ void send(standing at, const tensor_gemm_argum
 /* The same by the storers themselves. */
 static __device__ __forceinline__ void carry(standing at, const tensor_gemm_arguments *arguments,
                                              const unsigned char *buffer, const place_of_tile *tile, int m,
-                                             int n, int bytes, int consumer)
+                                             int n, int bytes)
 {
     destination to = destination_of(&arguments->gemm, tile, bytes);
-    meet_storers(consumer);
     copy_out(at, buffer, &to, m, n, piece_width(m, bytes), bytes);
 }
 
-/* Brings results of so many bytes to D, the first `count` pieces of a tile; constants. */
+/* Fills the buffer of piece `number` with results of so many bytes; constants. */
+static __device__ __forceinline__ void fill(standing at, unsigned char *buffer, const float *value,
+                                            int number, int bytes, int32_t type)
+{
+    const int m = piece_m(number, bytes);
+    const int n = piece_n(number, bytes);
+    if (bytes == 4) {
+        uint32_t words[WGMMA_SUMS];
+#pragma unroll
+        for (int i = 0; i < WGMMA_SUMS; ++i) {
+            words[i] = __float_as_uint(value[i]);
+        }
+        fill_32(at, buffer, words, SWAPPED ? m : n, number % 2, piece_width(m, bytes));
+    } else if (bytes == 2) {
+        fill_16(at, buffer, value, SWAPPED ? m : n, type, piece_width(m, bytes));
+    } else {
+        fill_8(at, buffer, value, SWAPPED ? m : n, type);
+    }
+}
+
+/*
+ * Brings results of so many bytes to D, the first `count` pieces of a tile, as many at a time as there are buffers;
+ * constants.
+ */
 static __device__ __forceinline__ void store_values(standing at, const tensor_gemm_arguments *arguments,
                                                     shared_memory *shared, const place_of_tile *tile,
                                                     const float *value, int bytes, int count, int consumer,
                                                     int last)
 {
-    const int along_row = 64 * bytes > ROW_BYTES ? 2 : 1; /* pieces along m where the rows run along m */
+    const int together = last ? STAGES : BUFFERS;
     int32_t type = arguments->gemm.epilogue.result_type;
 #pragma unroll
-    for (int number = 0; number < count; ++number) {
-        const int m = SWAPPED ? number * (ROW_BYTES / bytes) : number % along_row * (ROW_BYTES / bytes);
-        const int n = SWAPPED ? 0 : number / along_row * BUFFER_ROWS;
-        unsigned char *buffer = buffer_of(at, shared, consumer, number, last);
-        await_buffer(at, consumer, number, last);
-        if (bytes == 4) {
-            uint32_t words[WGMMA_SUMS];
-#pragma unroll
-            for (int i = 0; i < WGMMA_SUMS; ++i) {
-                words[i] = __float_as_uint(value[i]);
-            }
-            fill_32(at, buffer, words, SWAPPED ? m : n, number % 2, piece_width(m, bytes));
-        } else if (bytes == 2) {
-            fill_16(at, buffer, value, SWAPPED ? m : n, type, piece_width(m, bytes));
-        } else {
-            fill_8(at, buffer, value, SWAPPED ? m : n, type);
+    for (int first = 0; first < count; first += together) {
+        if (!last || first > 0) {
+            await_buffers(at, consumer);
         }
-        if (arguments->d_by_map && piece_width(m, bytes) == ROW_BYTES / bytes) {
-            send(at, arguments, buffer, tile, m, n, consumer);
-        } else {
-            carry(at, arguments, buffer, tile, m, n, bytes, consumer);
+#pragma unroll
+        for (int i = 0; i < together; ++i) {
+            if (first + i < count) {
+                fill(at, buffer_of(at, shared, consumer, i, last), value, first + i, bytes, type);
+            }
+        }
+        fence_async_shared();
+        meet_storers(consumer);
+        /* Nothing of this is in registers, so the code stands here once. */
+#pragma unroll 1
+        for (int number = first; number < first + together && number < count; ++number) {
+            int m = piece_m(number, bytes);
+            int n = piece_n(number, bytes);
+            const unsigned char *buffer = buffer_of(at, shared, consumer, number - first, last);
+            if (arguments->d_by_map && piece_width(m, bytes) == ROW_BYTES / bytes) {
+                send(at, arguments, buffer, tile, m, n);
+            } else {
+                carry(at, arguments, buffer, tile, m, n, bytes);
+            }
         }
     }
 }
@@ -608,10 +634,12 @@ static __device__ __forceinline__ void store_late_piece(standing at, const tenso
                                                         int bytes, int consumer)
 {
     place_of_tile tile = place_of_storers(&arguments->gemm, here, at);
+    fence_async_shared();
+    meet_storers(consumer);
     if (piece_width(m, bytes) == ROW_BYTES / bytes) {
-        send(at, arguments, buffer, &tile, m, 0, consumer);
+        send(at, arguments, buffer, &tile, m, 0);
     } else {
-        carry(at, arguments, buffer, &tile, m, 0, bytes, consumer);
+        carry(at, arguments, buffer, &tile, m, 0, bytes);
     }
 }
 
@@ -625,7 +653,11 @@ static __device__ inline void store_late(const tensor_gemm_arguments *arguments,
     place here = part_of_consumer(shared->places[number_of_tile % PLACES], consumer);
     standing at = standing_of_thread();
     unsigned char *buffer = buffer_of(at, shared, consumer, late->left, 0);
-    await_buffer(at, consumer, late->left == LATE_PIECES ? 0 : 1, 0);
+    if (late->left == LATE_PIECES) {
+        await_buffers(at, consumer); /* the tile's first pieces may have ended with any */
+    } else {
+        await_buffer_before(at, consumer);
+    }
 #pragma unroll
     for (int number = 0; number < LATE_PIECES; ++number) {
         if (number == LATE_PIECES - late->left) {
@@ -660,7 +692,7 @@ static __device__ inline void store_rest(const tensor_gemm_arguments *arguments,
 
 /* ---- Storing at once ---- */
 
-/* Stores the consumer's share of a tile; with but_late without the results that will be kept. */
+/* Stores the consumer's share of a tile; with but_late without the results that will be kept. Constants. */
 static __device__ __forceinline__ void store_tile(standing at, const tensor_gemm_arguments *arguments,
                                                   shared_memory *shared, const place_of_tile *tile,
                                                   const float value[WGMMA_SUMS], int consumer, int but_late,
