@@ -558,6 +558,64 @@ static __device__ inline void finish_columns(const gemm_arguments *arguments, co
     }
 }
 
+#if ELEMENT == ELEMENT_S8
+/* The same in s32, as epilogue_element_s32() does it for one element: all values take each step together. */
+static __device__ inline void finish_columns_s32(const gemm_arguments *arguments, const target *to,
+                                                 accumulator sum[AT_ONCE][LANE_ROWS], int64_t column,
+                                                 int columns)
+{
+    const epilogue_arguments *epilogue = &arguments->epilogue;
+    uint32_t alpha = scalar_s32(arguments->alpha);
+    uint32_t beta = scalar_s32(arguments->beta);
+    const int32_t *bias = (const int32_t *)epilogue->bias;
+    const int32_t *old =
+        (const int32_t *)arguments->c + to->problem * arguments->stride_c + column * arguments->ldc + to->row;
+    int32_t *d =
+        (int32_t *)arguments->d + to->problem * arguments->stride_d + column * arguments->ldd + to->row;
+    uint32_t value[AT_ONCE][LANE_ROWS];
+#pragma unroll
+    for (int c = 0; c < AT_ONCE; ++c) {
+#pragma unroll
+        for (int r = 0; r < LANE_ROWS; ++r) {
+            value[c][r] = alpha * sum[c][r];
+        }
+    }
+    if (beta != 0) {
+#pragma unroll
+        for (int c = 0; c < AT_ONCE; ++c) {
+#pragma unroll
+            for (int r = 0; r < LANE_ROWS; ++r) {
+                if (c < columns && r < to->rows) {
+                    value[c][r] += beta * (uint32_t)old[c * arguments->ldc + 32 * r];
+                }
+            }
+        }
+    }
+    if (bias) {
+#pragma unroll
+        for (int c = 0; c < AT_ONCE; ++c) {
+#pragma unroll
+            for (int r = 0; r < LANE_ROWS; ++r) {
+                if (c < columns && r < to->rows) {
+                    int64_t at = bias_index(epilogue, to->problem, to->row + 32 * r, column + c);
+                    value[c][r] += (uint32_t)bias[at];
+                }
+            }
+        }
+    }
+    int32_t least = epilogue->activation == ACTIVATION_RELU ? 0 : INT32_MIN;
+#pragma unroll
+    for (int c = 0; c < AT_ONCE; ++c) {
+#pragma unroll
+        for (int r = 0; r < LANE_ROWS; ++r) {
+            if (c < columns && r < to->rows) {
+                d[c * arguments->ldd + 32 * r] = (int32_t)value[c][r] < least ? least : (int32_t)value[c][r];
+            }
+        }
+    }
+}
+#endif
+
 /* The lane's part of AT_ONCE columns of the slab to D, or to the partial sums. */
 static __device__ inline void store_columns(const gemm_arguments *arguments, const target *to,
                                             const accumulator *from, int64_t column)
@@ -571,31 +629,25 @@ static __device__ inline void store_columns(const gemm_arguments *arguments, con
             sum[c][r] = from[c * (WARP_M + PAD) + 32 * r];
         }
     }
-    if (!to->partials && (ELEMENT != ELEMENT_S8 || arguments->epilogue.result_type != ELEMENT_S32)) {
-        finish_columns(arguments, to, sum, column, columns);
+    if (to->partials) {
+#pragma unroll
+        for (int c = 0; c < AT_ONCE; ++c) {
+#pragma unroll
+            for (int r = 0; r < LANE_ROWS; ++r) {
+                if (c < columns && r < to->rows) {
+                    to->partials[(column + c) * arguments->m + to->row + 32 * r] = sum[c][r];
+                }
+            }
+        }
         return;
     }
-#pragma unroll
-    for (int c = 0; c < AT_ONCE; ++c) {
-#pragma unroll
-        for (int r = 0; r < LANE_ROWS; ++r) {
-            int64_t i = to->row + 32 * r;
-            int64_t j = column + c;
-            if (c >= columns || r >= to->rows) {
-                continue;
-            }
-            if (to->partials) {
-                to->partials[j * arguments->m + i] = sum[c][r];
-                continue;
-            }
 #if ELEMENT == ELEMENT_S8
-            epilogue_element_s32(&arguments->epilogue, scalar_s32(arguments->alpha),
-                                 scalar_s32(arguments->beta), to->problem, i, j, sum[c][r], arguments->c,
-                                 to->problem * arguments->stride_c + j * arguments->ldc + i, arguments->d,
-                                 to->problem * arguments->stride_d + j * arguments->ldd + i);
-#endif
-        }
+    if (arguments->epilogue.result_type == ELEMENT_S32) {
+        finish_columns_s32(arguments, to, sum, column, columns);
+        return;
     }
+#endif
+    finish_columns(arguments, to, sum, column, columns);
 }
 
 /* The warp's tile, which begins at row and column of the block's, to D. */
