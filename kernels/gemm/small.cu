@@ -3,8 +3,9 @@
  *
  * Of a batch of small products every byte is needed once, and there is little to multiply: for 32x32x32 the reading
  * and writing of 6 KiB takes a multiprocessor of an H200 some 330 cycles, the 16 instructions of a warp some 40 of
- * a quarter of it. So what counts is how many bytes are on the way. Nothing goes through shared memory, which a block
- * would have to fill, wait for and read; warps share nothing and wait for nobody. What they have on the way is in their registers:
+ * a quarter of it. So what counts is how many bytes are on the way, and how few instructions there are besides. Where
+ * loads are aligned nothing goes through shared memory, which a block would have to fill, wait for and read; warps share
+ * nothing and wait for nobody. What they have on the way is in their registers:
  *
  *        k          lane 4 * group + member takes, of op(A) and of op(B), rows (columns) 4 * group + 0..3
  *      +---+        and of each 16 bytes along k, number `member` of the step's four:
@@ -17,10 +18,10 @@
  * as long as both operands have the same. The others are chosen so that a lane's sums are 8 neighbours of each of 4 columns
  * of D: 16 bytes of f16.
  *
- * Needs: nothing; any shape, alignment and layout. Where columns are not aligned to the loads, or their ends do not lie
- * between two, a lane reads words of 4 bytes and, at either end, halves of them, and moves them into place. No byte is read that
- * does not belong to the operand. Sums go through shared memory only where D is not aligned, so that neighbouring
- * lanes store neighbours.
+ * Needs: nothing; any shape, alignment and layout. Where columns are not aligned to the loads, or end between two, the
+ * warp copies the chunks of 16 bytes around them to its shared memory as they lie, and a lane moves its pieces into place
+ * as it reads them from there. No byte is read that does not belong to the operand. Sums go through shared memory only
+ * where D is not aligned, so that neighbouring lanes store neighbours.
  */
 #include "kernel.h"
 
@@ -83,67 +84,60 @@ static __device__ inline const char *end_of(const matrix *matrix, int64_t count,
     return matrix->begin + (lines - 1) * matrix->pitch + length * SIZE;
 }
 
-/* Whether loads of 16 bytes along k, or 8 across it, are aligned, and lie inside or outside as a whole. */
-static __device__ inline int loads_fit(const matrix *matrix, int64_t length)
-{
-    int off = (int)(uintptr_t)matrix->from | (int)matrix->pitch;
-    return matrix->along_k ? ((off | (int)length * SIZE) & (WORDS * 4 - 1)) == 0
-                           : ((off | matrix->rows * SIZE) & (STACK_WORDS * 4 - 1)) == 0;
-}
-
 /* ---- Operands where all loads are aligned --------------------------------------------------- */
 
-/* What a lane reads of an operand. */
-typedef struct operand {
-    const char *from; /* its first row and first k of the next step */
-    int64_t pitch;    /* bytes from one row (along k) or one k (across it) to the next */
-    int rows;         /* how many rows lie inside from there on, zero or less for none */
-    int along_k;
-} operand;
-
-static __device__ __forceinline__ operand operand_of(const matrix *matrix)
+/*
+ * Whether loads of 16 bytes along k, or 8 across it, are aligned in all problems, and lie inside or outside as a whole.
+ * Every lane finds the same.
+ */
+static __device__ inline int loads_fit(const void *begin, int64_t ld, int64_t stride, int64_t count,
+                                       int64_t k, int along_k)
 {
-    operand o;
-    int row = lane_group() * ROWS;
-    int k = lane_member() * PIECE;
-    o.from =
-        matrix->from + (matrix->along_k ? row * matrix->pitch + k * SIZE : row * SIZE + k * matrix->pitch);
-    o.pitch = matrix->pitch;
-    o.rows = matrix->rows - row;
-    o.along_k = matrix->along_k;
-    return o;
+    int bytes = along_k ? WORDS * 4 : STACK_WORDS * 4;
+    int off = (int)(uintptr_t)begin | ((int)ld | (int)stride) * SIZE;
+    return ((off & (bytes - 1)) | ((int)count & (ROWS - 1)) | ((int)k & (PIECE - 1))) == 0;
 }
 
-/* Starts the loads of a step, of which k_left k, counted from the lane's first, lie inside, and goes on to the next. */
-static __device__ __forceinline__ void load_step(uint32_t *x, operand *operand, int k_left)
+/*
+ * Where a lane reads an operand first: at its rows and k of the first step. If those rows lie outside it has others, which
+ * become sums of no place in D: so no load asks where it is.
+ */
+static __device__ __forceinline__ const char *place_of_lane(const matrix *matrix)
 {
-    const char *from = operand->from;
-    if (operand->along_k) {
+    int row = lane_group() * ROWS < matrix->rows ? lane_group() * ROWS : 0;
+    int k = lane_member() * PIECE;
+    return matrix->from + (matrix->along_k ? row * matrix->pitch + k * SIZE : row * SIZE + k * matrix->pitch);
+}
+
+/* Starts the loads of a lane's pieces. */
+static __device__ __forceinline__ void load_pieces(uint32_t *x, const char *from, int64_t pitch, int along_k)
+{
+    if (along_k) {
 #pragma unroll
         for (int r = 0; r < ROWS; ++r) {
-            uint4 some = make_uint4(0, 0, 0, 0);
-            if (r < operand->rows && k_left > 0) {
-                some = __ldg((const uint4 *)from);
-            }
+            uint4 some = __ldg((const uint4 *)from);
             x[r * WORDS] = some.x;
             x[r * WORDS + 1] = some.y;
             x[r * WORDS + 2] = some.z;
             x[r * WORDS + 3] = some.w;
-            from += operand->pitch;
+            from += pitch;
         }
-        operand->from += SIDE * SIZE;
     } else {
 #pragma unroll
         for (int k = 0; k < PIECE; ++k) {
-            uint2 some = make_uint2(0, 0);
-            if (operand->rows > 0 && k < k_left) {
-                some = __ldg((const uint2 *)from);
-            }
+            uint2 some = __ldg((const uint2 *)from);
             x[k * STACK_WORDS] = some.x;
             x[k * STACK_WORDS + 1] = some.y;
-            from += operand->pitch;
+            from += pitch;
         }
-        operand->from += SIDE * operand->pitch;
+    }
+}
+
+static __device__ __forceinline__ void clear(uint32_t *x)
+{
+#pragma unroll
+    for (int i = 0; i < ROWS * WORDS; ++i) {
+        x[i] = 0;
     }
 }
 
@@ -177,6 +171,9 @@ static_assert(2 * LINES_BYTES >= SIDE * SIDE * (int)sizeof(float), "sums take th
 /* Where a line lies: those of neighbouring members in different banks. */
 static __device__ inline int place_of_line(int line) { return line * CHUNKS * 16 + line / PIECE * 64; }
 
+/* Lanes that copy: five have the chunks of a line, and so six lines are copied at a time. */
+enum { LINES_AT_ONCE = 32 / CHUNKS };
+
 /*
  * Starts the copies of a step's lines, that is, rows along k or k across it: the chunks of 16 bytes around them as they lie
  * in memory, but for bytes that lie outside of the operand.
@@ -184,30 +181,29 @@ static __device__ inline int place_of_line(int line) { return line * CHUNKS * 16
 static __device__ __forceinline__ void copy_lines(char *to, const matrix *matrix, int64_t k_first,
                                                   int k_inside)
 {
-    const char *step = matrix->from + k_first * (matrix->along_k ? SIZE : matrix->pitch);
+    int lane = (int)threadIdx.x % 32;
+    int chunk = lane % CHUNKS;
+    int line = lane < LINES_AT_ONCE * CHUNKS ? lane / CHUNKS : SIDE;
     int lines = matrix->along_k ? matrix->rows : k_inside;
     int bytes = (matrix->along_k ? k_inside : matrix->rows) * SIZE;
+    const char *place =
+        matrix->from + k_first * (matrix->along_k ? SIZE : matrix->pitch) + line * matrix->pitch + chunk * 16;
 #pragma unroll 1
-    for (int i = 0; i < CHUNKS; ++i) {
-        int piece = i * 32 + (int)threadIdx.x % 32;
-        int line = piece / CHUNKS;
-        int chunk = piece % CHUNKS;
-        const char *begin = step + line * matrix->pitch;
-        const char *from = begin - (uintptr_t)begin % 16 + chunk * 16;
-        char *place = to + place_of_line(line) + chunk * 16;
-        if (line >= lines || from >= begin + bytes) {
-            continue;
-        }
-        if (from >= matrix->begin) {
-            copy_async_16(place, from, least(matrix->end - from, 16));
+    for (; line < lines; line += LINES_AT_ONCE) {
+        int off = (int)((uintptr_t)place & 15);
+        const char *from = place - off;
+        char *copy = to + place_of_line(line) + chunk * 16;
+        if (chunk * 16 - off >= bytes) {
+            /* nothing of the line is there */
+        } else if (from >= matrix->begin) {
+            copy_async_16(copy, from, least(matrix->end - from, 16));
         } else {
-#pragma unroll
-            for (int e = 0; e < 16; e += SIZE) {
-                if (from + e >= matrix->begin && from + e < matrix->end) {
-                    *(element *)(place + e) = *(const element *)(from + e);
-                }
+#pragma unroll 1
+            for (int e = (int)(matrix->begin - from); e < least(matrix->end - from, 16); e += SIZE) {
+                *(element *)(copy + e) = *(const element *)(from + e);
             }
         }
+        place += LINES_AT_ONCE * matrix->pitch;
     }
 }
 
@@ -299,22 +295,30 @@ static __device__ __forceinline__ void multiply(sums sum, const uint32_t *a, con
 }
 
 /* Adds the products of `length` k, loads of both operands straight to registers. */
-static __device__ __forceinline__ void add_aligned(sums sum, const matrix *matrix_a, const matrix *matrix_b,
-                                                   int64_t length)
+static __device__ __forceinline__ void add_aligned(sums sum, const matrix *a, const matrix *b, int64_t length)
 {
-    operand a = operand_of(matrix_a);
-    operand b = operand_of(matrix_b);
+    const char *from_a = place_of_lane(a);
+    const char *from_b = place_of_lane(b);
+    int64_t step_a = a->along_k ? SIDE * SIZE : SIDE * a->pitch;
+    int64_t step_b = b->along_k ? SIDE * SIZE : SIDE * b->pitch;
 #pragma unroll 1
     for (; length > 0; length -= SIDE) {
         uint32_t pieces_a[ROWS * WORDS];
         uint32_t pieces_b[ROWS * WORDS];
-        int k_left = least(length, SIDE) - lane_member() * PIECE;
-        load_step(pieces_a, &a, k_left);
-        load_step(pieces_b, &b, k_left);
-        if (!a.along_k) {
+        if (length >= SIDE || lane_member() * PIECE < (int)length) {
+            load_pieces(pieces_a, from_a, a->pitch, a->along_k);
+            load_pieces(pieces_b, from_b, b->pitch, b->along_k);
+        } else {
+            clear(pieces_a);
+            clear(pieces_b);
+        }
+        __syncwarp();
+        from_a += step_a;
+        from_b += step_b;
+        if (!a->along_k) {
             turn(pieces_a);
         }
-        if (!b.along_k) {
+        if (!b->along_k) {
             turn(pieces_b);
         }
         multiply(sum, pieces_a, pieces_b);
@@ -451,18 +455,6 @@ static __device__ __forceinline__ void finish_line(const gemm_arguments *argumen
     store_line(arguments->d, index_of_d(arguments, to, i, j), v, is_f32);
 }
 
-static __device__ inline void finish_element(const gemm_arguments *arguments, const target *to,
-                                             const epilogue_scalars *scalars, float sum, int64_t i, int64_t j)
-{
-    if (arguments->partials) {
-        int64_t number = to->problem * arguments->parts + to->part;
-        ((float *)arguments->partials)[(number * arguments->n + j) * arguments->m + i] = sum;
-        return;
-    }
-    epilogue_element(&arguments->epilogue, scalars, to->problem, i, j, sum, arguments->c,
-                     index_of_c(arguments, to, i, j), arguments->d, index_of_d(arguments, to, i, j));
-}
-
 /* Where a sum lies in shared memory: columns are turned by one for every four, so that lanes write to different banks. */
 static __device__ inline int place_of(int row, int column)
 {
@@ -499,7 +491,92 @@ static __device__ __forceinline__ void store_lines(const gemm_arguments *argumen
     }
 }
 
-/* The same where lanes exchange their sums first. */
+/* The same where there is nothing to do but to scale, activate and round. */
+static __device__ __forceinline__ void store_plain(const gemm_arguments *arguments, const target *to,
+                                                   const epilogue_scalars *scalars, sums sum)
+{
+    int row = lane_member() * LINE;
+    int column = lane_group() * ROWS;
+    element *d = (element *)arguments->d + index_of_d(arguments, to, to->row + row, to->column + column);
+    float v[ROWS * LINE];
+#pragma unroll
+    for (int i = 0; i < ROWS * LINE; ++i) {
+        v[i] = scalars->alpha * sum_of(sum, i % LINE, i / LINE);
+    }
+    activate_all(v, ROWS * LINE, arguments->epilogue.activation);
+#pragma unroll
+    for (int i = 0; i < ROWS * LINE; ++i) {
+        v[i] *= scalars->scale_d;
+    }
+#pragma unroll
+    for (int q = 0; q < ROWS; ++q) {
+        if (row < to->rows && column + q < to->columns) {
+            store_line(d, 0, &v[q * LINE], 0);
+        }
+        d += arguments->ldd;
+    }
+}
+
+/* LINE sums of a row, from D(i, j) on and `columns` of them inside, to D. */
+static __device__ __forceinline__ void finish_row(const gemm_arguments *arguments, const target *to,
+                                                  const epilogue_scalars *scalars, float bias, float *v,
+                                                  int64_t i, int64_t j, int columns)
+{
+    const epilogue_arguments *epilogue = &arguments->epilogue;
+    int is_f32 = epilogue->result_type == ELEMENT_F32;
+    float added[LINE];
+#pragma unroll
+    for (int e = 0; e < LINE; ++e) {
+        added[e] = bias;
+        if (epilogue->bias_along_n && e < columns) {
+            added[e] = bias_of(epilogue, to->problem, i, j + e);
+        }
+    }
+    if (scalars->beta != 0) {
+        int64_t at = index_of_c(arguments, to, i, j);
+#pragma unroll
+        for (int e = 0; e < LINE; ++e) {
+            if (e < columns) {
+                float c = is_f32 ? ((const float *)arguments->c)[at]
+                                 : load_result_as_f32(arguments->c, at, ELEMENT);
+                added[e] = fmaf(scalars->beta, c, added[e]);
+            }
+            at += arguments->ldc;
+        }
+    }
+#pragma unroll
+    for (int e = 0; e < LINE; ++e) {
+        v[e] = fmaf(scalars->alpha, v[e], added[e]);
+    }
+    activate_all(v, LINE, epilogue->activation);
+    int64_t at = index_of_d(arguments, to, i, j);
+#pragma unroll
+    for (int e = 0; e < LINE; ++e) {
+        if (e < columns && is_f32) {
+            ((float *)arguments->d)[at] = scalars->scale_d * v[e];
+        } else if (e < columns) {
+            store_result_as(arguments->d, at, ELEMENT, scalars->scale_d * v[e]);
+        }
+        at += arguments->ldd;
+    }
+}
+
+/* Bare sums of a row. */
+static __device__ __forceinline__ void store_partials(const gemm_arguments *arguments, const target *to,
+                                                      const float *v, int64_t i, int64_t j, int columns)
+{
+    int64_t number = to->problem * arguments->parts + to->part;
+    float *partials = (float *)arguments->partials + (number * arguments->n + j) * arguments->m + i;
+#pragma unroll
+    for (int e = 0; e < LINE; ++e) {
+        if (e < columns) {
+            *partials = v[e];
+        }
+        partials += arguments->m;
+    }
+}
+
+/* Any result: lanes exchange their sums first, so that each has a row. */
 static __device__ __forceinline__ void store_exchanged(const gemm_arguments *arguments, const target *to,
                                                        const epilogue_scalars *scalars, sums sum,
                                                        float *exchanged)
@@ -513,11 +590,24 @@ static __device__ __forceinline__ void store_exchanged(const gemm_arguments *arg
     }
     __syncwarp();
     int row = (int)threadIdx.x % 32;
-    if (row < to->rows) {
-#pragma unroll 4
-        for (int column = 0; column < to->columns; ++column) {
-            finish_element(arguments, to, scalars, exchanged[place_of(row, column)], to->row + row,
-                           to->column + column);
+    if (row >= to->rows) {
+        return;
+    }
+    float bias = arguments->epilogue.bias_along_n
+                     ? -0.0f
+                     : bias_of(&arguments->epilogue, to->problem, to->row + row, 0);
+#pragma unroll 1
+    for (int column = 0; column < to->columns; column += LINE) {
+        float v[LINE];
+#pragma unroll
+        for (int e = 0; e < LINE; ++e) {
+            v[e] = exchanged[place_of(row, column + e)];
+        }
+        if (arguments->partials) {
+            store_partials(arguments, to, v, to->row + row, to->column + column, to->columns - column);
+        } else {
+            finish_row(arguments, to, scalars, bias, v, to->row + row, to->column + column,
+                       to->columns - column);
         }
     }
 }
@@ -545,64 +635,78 @@ static __device__ inline target target_of(const gemm_arguments *arguments, const
     return to;
 }
 
-/* What a warp has to do. It is in shared memory, since what a lane need not hold in registers leaves them to loads. */
-typedef struct work {
+typedef struct operands {
     matrix a;
     matrix b;
-    target to;
-    int64_t length; /* of k */
-    int aligned;
-} work;
+} operands;
 
-static __device__ inline work work_of(const gemm_arguments *arguments)
+static __device__ inline operands operands_of(const gemm_arguments *arguments, const target *to, int64_t k)
 {
-    work work;
-    block_share share = share_of_small_block(arguments);
-    target to = target_of(arguments, &share);
-    work.a = matrix_of((const element *)arguments->a + share.problem * arguments->stride_a, arguments->lda,
-                       to.row, to.rows, share.k_begin, arguments->trans_a != 0);
-    work.b = matrix_of((const element *)arguments->b + share.problem * arguments->stride_b, arguments->ldb,
-                       to.column, to.columns, share.k_begin, arguments->trans_b == 0);
-    work.to = to;
-    work.length = share.k_end - share.k_begin;
-    work.aligned = loads_fit(&work.a, work.length) && loads_fit(&work.b, work.length);
-    if (!work.aligned) {
-        work.a.end = end_of(&work.a, arguments->m, arguments->k);
-        work.b.end = end_of(&work.b, arguments->n, arguments->k);
-    }
-    return work;
+    operands of;
+    of.a = matrix_of((const element *)arguments->a + to->problem * arguments->stride_a, arguments->lda,
+                     to->row, to->rows, k, arguments->trans_a != 0);
+    of.b = matrix_of((const element *)arguments->b + to->problem * arguments->stride_b, arguments->ldb,
+                     to->column, to->columns, k, arguments->trans_b == 0);
+    return of;
+}
+
+static __device__ inline int all_loads_fit(const gemm_arguments *arguments)
+{
+    return loads_fit(arguments->a, arguments->lda, arguments->stride_a, arguments->m, arguments->k,
+                     arguments->trans_a != 0) &&
+           loads_fit(arguments->b, arguments->ldb, arguments->stride_b, arguments->n, arguments->k,
+                     arguments->trans_b == 0);
+}
+
+static __device__ inline int is_plain(const gemm_arguments *arguments, float beta)
+{
+    return beta == 0 && !arguments->epilogue.bias && arguments->epilogue.result_type == ELEMENT;
 }
 
 KERNEL __launch_bounds__(THREADS_X, MIN_BLOCKS) KERNEL_NAME(const gemm_arguments arguments)
 {
     /* A warp's lines of A and B, or its sums. */
     __shared__ __align__(16) char memory[WARPS][2 * LINES_BYTES];
-    __shared__ work works[WARPS];
+    /* What a lane need not hold in registers leaves them to pieces. */
+    __shared__ operands shared[WARPS];
     int warp = (int)threadIdx.x / 32;
-    work *work = &works[warp];
-    if (threadIdx.x % 32 == 0) {
-        *work = work_of(&arguments);
-    }
-    __syncwarp();
-    if (work->to.rows <= 0 || work->to.columns <= 0) {
+    block_share share = share_of_small_block(&arguments);
+    target to = target_of(&arguments, &share);
+    if (to.rows <= 0 || to.columns <= 0) {
         return;
     }
+    operands of = operands_of(&arguments, &to, share.k_begin);
+    int64_t length = share.k_end - share.k_begin;
+    int aligned = all_loads_fit(&arguments);
     wait_for_kernels_before();
     let_next_kernel_begin();
 
     sums sum = {{{0}}};
-    int64_t length = alpha_is_zero(arguments.alpha, ELEMENT_F32) ? 0 : work->length;
-    if (work->aligned) {
-        add_aligned(sum, &work->a, &work->b, length);
+    if (alpha_is_zero(arguments.alpha, ELEMENT_F32)) {
+        length = 0;
+    }
+    if (aligned) {
+        add_aligned(sum, &of.a, &of.b, length);
     } else {
-        add_unaligned(sum, &work->a, &work->b, length, memory[warp]);
+        if (threadIdx.x % 32 == 0) {
+            of.a.end = end_of(&of.a, arguments.m, arguments.k);
+            of.b.end = end_of(&of.b, arguments.n, arguments.k);
+            shared[warp] = of;
+        }
+        __syncwarp();
+        add_unaligned(sum, &shared[warp].a, &shared[warp].b, length, memory[warp]);
+        /* Found again, since to keep it in registers meanwhile is dearer. */
+        share = share_of_small_block(&arguments);
+        to = target_of(&arguments, &share);
     }
 
     __syncwarp();
     epilogue_scalars scalars = epilogue_scalars_of(&arguments.epilogue, arguments.alpha, arguments.beta);
-    if (stores_lines(&arguments, scalars.beta)) {
-        store_lines(&arguments, &work->to, &scalars, sum);
+    if (!stores_lines(&arguments, scalars.beta)) {
+        store_exchanged(&arguments, &to, &scalars, sum, (float *)memory[warp]);
+    } else if (is_plain(&arguments, scalars.beta)) {
+        store_plain(&arguments, &to, &scalars, sum);
     } else {
-        store_exchanged(&arguments, &work->to, &scalars, sum, (float *)memory[warp]);
+        store_lines(&arguments, &to, &scalars, sum);
     }
 }
