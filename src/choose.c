@@ -359,25 +359,28 @@ static int most_resident(const struct kernel *kernel)
     return kernel->min_blocks > 0 ? kernel->min_blocks : 1;
 }
 
-/* Bytes that a block fetches for one k: of an operand that a cluster shares, its part. */
-static double bytes_of_k(const struct kernel *kernel, const struct problem *p)
+/* Bytes that a block asks for of one k: of an operand that `sharing` blocks of a cluster share, its part. */
+static double bytes_of_k(const struct kernel *kernel, const struct problem *p, int sharing)
 {
     double wide_m = fmin(kernel->tile_m, (double)p->m);
     double wide_n = fmin(kernel->tile_n, (double)p->n);
-    double shared = blocks_of_cluster(kernel);
-    double elements = kernel->swapped ? wide_m / shared + wide_n : wide_m + wide_n / shared;
+    double elements = kernel->swapped ? wide_m / sharing + wide_n : wide_m + wide_n / sharing;
     return elements * (double)carat_type_size(p->type_a);
 }
 
-/* Bytes a cycle that a multiprocessor gets from the cache. Rows that do not begin at lines come as parts of two. */
-static double fetch_rate(const struct kernel *kernel, const struct problem *p)
+/*
+ * Cycles that it takes to fetch one k. The copy engine's bytes come to each block at the same rate, shared or not; but
+ * rows that do not begin at lines are two requests each, and it is requests that the cache then has no more of.
+ */
+static double fetch_cycles(const struct kernel *kernel, const struct problem *p)
 {
     if (!kernel->tensor_maps) {
-        return CACHE_RATE;
+        return bytes_of_k(kernel, p, 1) / CACHE_RATE;
     }
     bool on_lines = p->lda * (int64_t)carat_type_size(p->type_a) % CACHE_LINE == 0 &&
                     p->ldb * (int64_t)carat_type_size(p->type_b) % CACHE_LINE == 0;
-    return on_lines ? ENGINE_RATE : ENGINE_RATE_OFF_LINES;
+    double requests = bytes_of_k(kernel, p, blocks_of_cluster(kernel)) / ENGINE_RATE_OFF_LINES;
+    return fmax(bytes_of_k(kernel, p, 1) / ENGINE_RATE, on_lines ? 0 : requests);
 }
 
 int64_t kernel_clusters(const struct kernel *kernel, const struct device_traits *traits)
@@ -448,7 +451,7 @@ static double product_cycles(const struct device_traits *traits, const struct ca
         rate *= OFF_SECTOR;
     }
     double multiply = (double)kernel->tile_m * kernel->tile_n * k / (kernel_unit_rate(kernel) * rate * busy);
-    double fetch = bytes_of_k(kernel, p) * k / fetch_rate(kernel, p);
+    double fetch = fetch_cycles(kernel, p) * k;
     double wait = fetches_late(kernel) ? k / kernel->tile_k * LOAD_CYCLES / resident : 0;
     /* A share of tiles has one piece more than it is tiles long. */
     double pieces = candidate->stream_tiles > 0 ? ceil(mine) + 1 : mine;

@@ -103,7 +103,8 @@ typedef struct tensor_map {
  * steps of TILE_K, tile after tile, are one line of stream_tiles * ceil(k / TILE_K), of which cluster c of C has
  * [c * steps / C, (c + 1) * steps / C). Who has a tile's last step finishes it; the sums of those who have its
  * other steps come by way of stream_sums, TILE_M * TILE_N for each block, which says so in its CONSUMERS stream_flags
- * by stream_token. The flags may hold anything but the token before, and do not hold it afterwards. parts is 1.
+ * by stream_token. The flags may hold anything but the token before, and do not hold it afterwards. No share is empty,
+ * and parts is 1. Clusters wait for those of lower number: blocks have to begin in their order, as they do.
  */
 typedef struct tensor_gemm_arguments {
     tensor_map a;

@@ -113,12 +113,11 @@
 
 /*
  * Registers in which results wait to be stored while the next tile is multiplied: half as many as the tile has sums are
- * to spare, for all of its 16-bit results or the last half of its 32-bit ones. Not where the sums are s32, which need
- * registers to become f32, nor where moved sums take them.
+ * to spare (a few more where the width is no multiple of 64), for all of its 16-bit results or the last of its 32-bit
+ * ones: pieces of 64 16-bit results along m, or of 32. Not where moved sums take the registers.
  */
 #if SWAPPED && TILE_M >= 64 && !(MOVES_SUMS && TILE_M > 160)
-#define LATE_PIECES                                                                                          \
-    ((WGMMA_N + 63) / 64) /* of the tile, as they are stored: 64 16-bit results along m or 32 others */
+#define LATE_PIECES ((WGMMA_N + 63) / 64)
 #define LATE_WORDS (WGMMA_N % 64 == 0 ? LATE_PIECES * 16 : WGMMA_N / 4 + 8)
 #else
 #define LATE_PIECES 0
@@ -164,7 +163,7 @@ typedef struct shared_memory {
     uint64_t empty[STAGES];
 } shared_memory;
 
-static_assert(STAGES + 2 <= PLACES, "the producer is so many pieces ahead at most");
+static_assert(STAGES + 2 + (LATE_WORDS > 0) <= PLACES, "the producer is so many pieces ahead at most");
 static_assert(sizeof(shared_memory) == SHARED_BYTES, "the row says how much shared memory a block takes");
 
 /* Which stage is next, and the parity of the phase in which it will be full. */
@@ -567,7 +566,7 @@ static __device__ inline void add_handed(const tensor_gemm_arguments *arguments,
     if (thread_number() % WARPGROUP == 0) {
         uint64_t *flag = flag_of(arguments, block, consumer);
         flag_wait(flag, arguments->stream_token);
-        flag_raise(flag, 0);
+        flag_clear(flag);
     }
     meet(consumer);
     const float4 *from = handed_sums(arguments, block, consumer);
@@ -695,6 +694,9 @@ static __device__ inline void make_barriers(const tensor_gemm_arguments *argumen
         mbarrier_init_fence();
         tensor_map_prefetch(&arguments->a);
         tensor_map_prefetch(&arguments->b);
+        if (arguments->d_by_map) {
+            tensor_map_prefetch(&arguments->d);
+        }
     }
     __syncwarp();
     if (CLUSTER == 1) {
@@ -714,7 +716,7 @@ KERNEL __launch_bounds__(THREADS_X, 1) KERNEL_CLUSTER
         make_barriers(&arguments, shared);
     }
     if (CLUSTER > 1) {
-        cluster_arrive();
+        cluster_arrive_relaxed(); /* behind the fence of who made the barriers */
     }
     if (warp < 4) {
 #if CONSUMERS == 2

@@ -2,7 +2,8 @@
  * wgmma_epilogue.h - the way of a consumer's sums to D, the second half of wgmma.cu.
  *
  * First the sums become D's values where they stand, in registers; then they are rounded and go by way of buffers in
- * shared memory, each 128 bytes of BUFFER_ROWS columns of D under the 128-byte swizzle:
+ * shared memory (a block's last tile: of its stages), each 128 bytes of BUFFER_ROWS columns of D under the 128-byte
+ * swizzle:
  *
  *     registers --stmatrix--> buffer --copy engine-----> D
  *                                    --16 bytes a lane--> D     where D does not lie as the engine wants it
@@ -526,9 +527,15 @@ static __device__ __forceinline__ void fill(standing at, unsigned char *buffer, 
     }
 }
 
+/* Whether the engine stores a piece: it knows D, and the piece is whole. */
+static __device__ __forceinline__ int goes_by_engine(const tensor_gemm_arguments *arguments, int m, int bytes)
+{
+    return arguments->d_by_map && piece_width(m, bytes) == ROW_BYTES / bytes;
+}
+
 /*
- * Brings results of so many bytes to D, the first `count` pieces of a tile, as many at a time as there are buffers;
- * constants.
+ * Brings results of so many bytes to D, the first `count` pieces of a tile, as many at a time as there are buffers or,
+ * for the last tile, stages; constants. The engine sets out with each piece as soon as it is there.
  */
 static __device__ __forceinline__ void store_values(standing at, const tensor_gemm_arguments *arguments,
                                                     shared_memory *shared, const place_of_tile *tile,
@@ -544,22 +551,25 @@ static __device__ __forceinline__ void store_values(standing at, const tensor_ge
         }
 #pragma unroll
         for (int i = 0; i < together; ++i) {
-            if (first + i < count) {
-                fill(at, buffer_of(at, shared, consumer, i, last), value, first + i, bytes, type);
+            if (first + i >= count) {
+                continue;
+            }
+            unsigned char *buffer = buffer_of(at, shared, consumer, i, last);
+            fill(at, buffer, value, first + i, bytes, type);
+            fence_async_shared();
+            meet_storers(consumer);
+            const int m = piece_m(first + i, bytes);
+            if (goes_by_engine(arguments, m, bytes)) {
+                send(at, arguments, buffer, tile, m, piece_n(first + i, bytes));
             }
         }
-        fence_async_shared();
-        meet_storers(consumer);
         /* Nothing of this is in registers, so the code stands here once. */
 #pragma unroll 1
         for (int number = first; number < first + together && number < count; ++number) {
             int m = piece_m(number, bytes);
-            int n = piece_n(number, bytes);
-            const unsigned char *buffer = buffer_of(at, shared, consumer, number - first, last);
-            if (arguments->d_by_map && piece_width(m, bytes) == ROW_BYTES / bytes) {
-                send(at, arguments, buffer, tile, m, n);
-            } else {
-                carry(at, arguments, buffer, tile, m, n, bytes);
+            if (!goes_by_engine(arguments, m, bytes)) {
+                const unsigned char *buffer = buffer_of(at, shared, consumer, number - first, last);
+                carry(at, arguments, buffer, tile, m, piece_n(number, bytes), bytes);
             }
         }
     }

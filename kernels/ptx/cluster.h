@@ -23,6 +23,11 @@ static __device__ inline void cluster_arrive(void)
 {
     asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
 }
+/* The same, where nothing written by this thread but what it has fenced is to be seen after. */
+static __device__ inline void cluster_arrive_relaxed(void)
+{
+    asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
+}
 static __device__ inline void cluster_wait(void)
 {
     asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
@@ -59,7 +64,7 @@ static __device__ inline uint32_t forget(uint32_t number)
 /* Has a value in a register, though nothing is done with it. */
 static __device__ inline void touch(uint32_t value) { asm volatile("" ::"r"(value)); }
 
-/* `threads` threads meet at the block's barrier of that number (1 to 15; 0 is __syncthreads()). */
+/* `threads` threads meet at the block's barrier of that number (0 to 15; __syncthreads() is 0 with all). */
 static __device__ inline void barrier_sync(int number, int threads)
 {
     asm volatile("bar.sync %0, %1;" ::"r"(number), "r"(threads) : "memory");

@@ -13,6 +13,12 @@ static __device__ inline void flag_raise(uint64_t *flag, uint64_t value)
     asm volatile("st.release.gpu.global.b64 [%0], %1;" ::"l"(flag), "l"(value) : "memory");
 }
 
+/* Sets the flag to 0, whatever else is seen of this thread, and when. */
+static __device__ inline void flag_clear(uint64_t *flag)
+{
+    asm volatile("st.relaxed.gpu.global.b64 [%0], %1;" ::"l"(flag), "l"((uint64_t)0) : "memory");
+}
+
 /* Waits until the flag has the value. The loop is in the assembly for the reason that mbarrier_wait() tells. */
 static __device__ inline void flag_wait(const uint64_t *flag, uint64_t value)
 {
