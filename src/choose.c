@@ -44,6 +44,9 @@
 #define BLOCK_CYCLES 1500.0
 /* The same from tile to tile of a block that goes on. */
 #define TILE_CYCLES 400.0
+/* The same to store a tile of short columns that the copy engine cannot store. */
+#define CARRY_CYCLES 5000.0
+#define SHORT_COLUMN 32
 /*
  * Where clusters share tiles: cycles until one sees what another has handed on, bytes a cycle at which a block writes
  * its sums of a tile or reads another's, and the most clusters that share one.
@@ -81,6 +84,7 @@
 #define OF_ONE_WARP 0.62
 /* Cycles that a block waits for what it needs next, where nothing is fetched ahead. */
 #define LOAD_CYCLES 750.0
+#define ODD_LOAD_CYCLES 3000.0
 
 /* ---- What a row can do ---- */
 
@@ -332,6 +336,19 @@ static bool fetches_late(const struct kernel *kernel)
     return multiplies_by_warp(kernel) && kernel->stages == 0;
 }
 
+/* Whether hardly anything of what such a row waits for would be used: then it is no choice. */
+static bool wastes_fetches(const struct kernel *kernel, const struct problem *p)
+{
+    return fetches_late(kernel) && (4 * p->m < kernel->tile_m || 4 * p->n < kernel->tile_n);
+}
+
+/* What such a row waits for each step of k: longer where it has to fit what it loads into place. */
+static double load_cycles(const struct problem *p)
+{
+    bool in_place = p->m % 4 == 0 && p->n % 4 == 0 && p->k % 8 == 0;
+    return in_place ? LOAD_CYCLES : ODD_LOAD_CYCLES;
+}
+
 double kernel_unit_rate(const struct kernel *kernel)
 {
     if (kernel->tensor_maps || multiplies_by_warp(kernel)) {
@@ -420,7 +437,20 @@ static double busiest_tiles(const struct device_traits *traits, const struct can
     }
     int64_t steps = steps_of_tile(candidate);
     double share = (double)ceiling(candidate->stream_tiles * steps, clusters_at_once) / (double)steps;
-    return SHARED_COST * share + (double)ceiling(tiles - candidate->stream_tiles, clusters_at_once);
+    return share + (double)ceiling(tiles - candidate->stream_tiles, clusters_at_once);
+}
+
+/* How much longer a product takes for the tiles that are shared. */
+static double shared_factor(const struct device_traits *traits, const struct candidate *candidate)
+{
+    if (candidate->stream_tiles == 0) {
+        return 1;
+    }
+    double all = busiest_tiles(traits, candidate);
+    int64_t clusters = kernel_clusters(candidate->kernel, traits);
+    double whole = (double)ceiling(
+        candidate->blocks / blocks_of_cluster(candidate->kernel) - candidate->stream_tiles, clusters);
+    return 1 + (SHARED_COST - 1) * (all - whole) / all;
 }
 
 /* What a block does more where clusters share tiles: it writes its sums of one, and reads the others' of another. */
@@ -430,6 +460,13 @@ static double hand_over_cycles(const struct device_traits *traits, const struct 
     /* Shares that do not begin with a tile reach into one more at either end. */
     int64_t sharers = clusters / candidate->stream_tiles + (clusters % candidate->stream_tiles == 0 ? 0 : 2);
     return HAND_OVER_CYCLES + (double)sharers * (double)tile_sum_bytes(candidate->kernel) / HAND_OVER_RATE;
+}
+
+/* Where the copy engine cannot store D's columns and they are short, a warp stores them one after the other. */
+static double carry_cycles(const struct problem *p)
+{
+    bool by_engine = p->m * (int64_t)carat_type_size(p->type_cd) % MAP_ALIGNMENT == 0;
+    return by_engine || p->m >= SHORT_COLUMN ? 0 : CARRY_CYCLES;
 }
 
 static double product_cycles(const struct device_traits *traits, const struct candidate *candidate)
@@ -452,11 +489,12 @@ static double product_cycles(const struct device_traits *traits, const struct ca
     }
     double multiply = (double)kernel->tile_m * kernel->tile_n * k / (kernel_unit_rate(kernel) * rate * busy);
     double fetch = fetch_cycles(kernel, p) * k;
-    double wait = fetches_late(kernel) ? k / kernel->tile_k * LOAD_CYCLES / resident : 0;
+    double wait = fetches_late(kernel) ? k / kernel->tile_k * load_cycles(p) / resident : 0;
     /* A share of tiles has one piece more than it is tiles long. */
     double pieces = candidate->stream_tiles > 0 ? ceil(mine) + 1 : mine;
-    double between =
-        kernel->tensor_maps ? BLOCK_CYCLES + (pieces - 1) * TILE_CYCLES : ceil(mine / fit) * BLOCK_CYCLES;
+    double between = kernel->tensor_maps
+                         ? BLOCK_CYCLES + (pieces - 1) * TILE_CYCLES + pieces * carry_cycles(p)
+                         : ceil(mine / fit) * BLOCK_CYCLES;
     return mine * fmax(fmax(multiply, fetch), wait) + between;
 }
 
@@ -584,7 +622,7 @@ static double candidate_cycles(const struct search *search, struct candidate *ca
         cycles = corrected_multiply(traits, candidate, cycles);
     }
     if (candidate->stream_tiles > 0) {
-        cycles += hand_over_cycles(traits, candidate);
+        cycles = shared_factor(traits, candidate) * cycles + hand_over_cycles(traits, candidate);
     }
     if (candidate->bare) {
         double results = extent_elements(problem_extent_d(p)) * (double)carat_type_size(p->type_cd);
@@ -683,7 +721,8 @@ static void search_rows(struct search *search, const struct candidate *treated)
     for (int i = 0; i < carat_catalog_count; i++) {
         const struct kernel *kernel = &carat_catalog[i];
         if ((search->only && kernel != search->only) || kernel->operation != OPERATION_GEMM ||
-            !kernel_multiplies(kernel, search->traits, &treated->product)) {
+            !kernel_multiplies(kernel, search->traits, &treated->product) ||
+            (!search->only && wastes_fetches(kernel, search->problem))) {
             continue;
         }
         /* Every number of parts as long as one more makes a difference, then in growing steps. */
