@@ -163,6 +163,7 @@ typedef struct shared_memory {
     uint64_t empty[STAGES];
 } shared_memory;
 
+static_assert(SWAPPED || WGMMA_N % BUFFER_ROWS == 0, "columns of D fill whole buffers");
 static_assert(STAGES + 2 + (LATE_WORDS > 0) <= PLACES, "the producer is so many pieces ahead at most");
 static_assert(sizeof(shared_memory) == SHARED_BYTES, "the row says how much shared memory a block takes");
 
