@@ -85,6 +85,7 @@
 /* Cycles that a block waits for what it needs next, where nothing is fetched ahead. */
 #define LOAD_CYCLES 750.0
 #define ODD_LOAD_CYCLES 3000.0
+#define WASTED_LOAD 4.0
 
 /* ---- What a row can do ---- */
 
@@ -336,17 +337,15 @@ static bool fetches_late(const struct kernel *kernel)
     return multiplies_by_warp(kernel) && kernel->stages == 0;
 }
 
-/* Whether hardly anything of what such a row waits for would be used: then it is no choice. */
-static bool wastes_fetches(const struct kernel *kernel, const struct problem *p)
-{
-    return fetches_late(kernel) && (4 * p->m < kernel->tile_m || 4 * p->n < kernel->tile_n);
-}
-
-/* What such a row waits for each step of k: longer where it has to fit what it loads into place. */
-static double load_cycles(const struct problem *p)
+/*
+ * What such a row waits for each step of k: longer where it has to fit what it loads into place, and where hardly
+ * anything of a tile is used.
+ */
+static double load_cycles(const struct kernel *kernel, const struct problem *p)
 {
     bool in_place = p->m % 4 == 0 && p->n % 4 == 0 && p->k % 8 == 0;
-    return in_place ? LOAD_CYCLES : ODD_LOAD_CYCLES;
+    bool wasted = 4 * p->m < kernel->tile_m || 4 * p->n < kernel->tile_n;
+    return (in_place ? LOAD_CYCLES : ODD_LOAD_CYCLES) * (wasted ? WASTED_LOAD : 1);
 }
 
 double kernel_unit_rate(const struct kernel *kernel)
@@ -489,7 +488,7 @@ static double product_cycles(const struct device_traits *traits, const struct ca
     }
     double multiply = (double)kernel->tile_m * kernel->tile_n * k / (kernel_unit_rate(kernel) * rate * busy);
     double fetch = fetch_cycles(kernel, p) * k;
-    double wait = fetches_late(kernel) ? k / kernel->tile_k * load_cycles(p) / resident : 0;
+    double wait = fetches_late(kernel) ? k / kernel->tile_k * load_cycles(kernel, p) / resident : 0;
     /* A share of tiles has one piece more than it is tiles long. */
     double pieces = candidate->stream_tiles > 0 ? ceil(mine) + 1 : mine;
     double between = kernel->tensor_maps
@@ -721,8 +720,7 @@ static void search_rows(struct search *search, const struct candidate *treated)
     for (int i = 0; i < carat_catalog_count; i++) {
         const struct kernel *kernel = &carat_catalog[i];
         if ((search->only && kernel != search->only) || kernel->operation != OPERATION_GEMM ||
-            !kernel_multiplies(kernel, search->traits, &treated->product) ||
-            (!search->only && wastes_fetches(kernel, search->problem))) {
+            !kernel_multiplies(kernel, search->traits, &treated->product)) {
             continue;
         }
         /* Every number of parts as long as one more makes a difference, then in growing steps. */
