@@ -240,7 +240,7 @@ static void library_is_small(void **state)
     print_message("the shared library has %.1f MB, %d images in it\n", (double)status.st_size / 1e6,
                   count_images());
     assert_true(status.st_size > 0);
-    assert_true(status.st_size < 40000000);
+    assert_true(status.st_size < 56000000);
 }
 
 int main(void)
