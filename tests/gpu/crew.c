@@ -31,6 +31,7 @@ struct crew {
     double longest;
     pthread_mutex_t lock;
     int failures_shown;
+    char beside[200]; /* what else is under way; "": nothing */
     /* What goes on now. */
     trial_maker *make;
     void *what;
@@ -72,6 +73,9 @@ static void print_under_way(const struct crew *crew)
                    *lane_how(hand->lane) ? " | " : "", lane_how(hand->lane));
         }
     }
+    if (crew->beside[0]) {
+        printf("  beside %s\n", crew->beside);
+    }
     fflush(stdout);
 }
 
@@ -112,13 +116,22 @@ static void hand_end(struct hand *hand)
     pthread_mutex_unlock(&hand->crew->lock);
 }
 
-void crew_watch(struct crew *crew, const struct trial *trial)
+struct lane *crew_lane(struct crew *crew, int hand) { return crew->hands[hand].lane; }
+
+void crew_watch(struct crew *crew, int hand, const struct trial *trial)
 {
     if (trial) {
-        hand_begin(&crew->hands[0], trial);
+        hand_begin(&crew->hands[hand], trial);
     } else {
-        hand_end(&crew->hands[0]);
+        hand_end(&crew->hands[hand]);
     }
+}
+
+void crew_beside(struct crew *crew, const char *text)
+{
+    pthread_mutex_lock(&crew->lock);
+    snprintf(crew->beside, sizeof(crew->beside), "%s", text);
+    pthread_mutex_unlock(&crew->lock);
 }
 
 struct crew *crew_create(carat_context *context, int threads, double longest)

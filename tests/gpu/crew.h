@@ -36,8 +36,14 @@ void crew_destroy(struct crew *crew);
 struct trial_tally crew_try(struct crew *crew, trial_maker *make, void *what, int64_t count, int runs,
                             double deadline);
 
-/* Watches over a trial that the calling thread runs by itself; NULL: it is over. */
-void crew_watch(struct crew *crew, const struct trial *trial);
+/* The lane of one of its hands, for trials that the calling thread runs by itself. */
+struct lane *crew_lane(struct crew *crew, int hand);
+
+/* Watches over such a trial; NULL: it is over. */
+void crew_watch(struct crew *crew, int hand, const struct trial *trial);
+
+/* What else is under way, to be said where a trial does not end. */
+void crew_beside(struct crew *crew, const char *text);
 
 /* The number of the first trial that failed last time; -1 where none did. */
 int64_t crew_first_failed(const struct crew *crew);

@@ -1,6 +1,6 @@
 /*
  * gpu_check.c - what only a device shows, against a reference in higher precision: every row of the catalogue
- * by itself at every tail of its tile, the library's choices for all types, layouts and epilogues, packing, split
+ * by itself at every tail of its tile and with shared tiles, the library's choices for all types, layouts and epilogues, packing, split
  * K, batches, NaN and infinity, streams, graphs, threads, host pointers, refusals, the same bits every time.
  *
  * A plain program, so that it can be carried to where the device is. --reduced runs a few small cases of each
@@ -15,6 +15,7 @@
 
 #include "crew.h"
 #include "guarded.h"
+#include "shared.h"
 
 static carat_context *context;
 static struct device *device;
@@ -127,12 +128,6 @@ static struct random random_of(int64_t group_number, int64_t index)
 
 /* ---- Rows of the catalogue ---- */
 
-static int64_t unit_of(const struct kernel *row)
-{
-    int64_t size = (int64_t)carat_type_size((carat_type)row->element);
-    return row->alignment > size ? row->alignment / size : 1;
-}
-
 /* A length whose last tile is any part of one, each part in its turn. */
 static int64_t tailed(struct random *random, int64_t index, int tile, int most_whole)
 {
@@ -140,41 +135,13 @@ static int64_t tailed(struct random *random, int64_t index, int tile, int most_w
     return length * random_between(random, 0, most_whole) + 1 + index % length;
 }
 
-/* Types that the row multiplies, and any C and D where it knows them. */
-static struct trial types_for(struct random *random, const struct kernel *row)
-{
-    carat_type type_a = (carat_type)row->element;
-    carat_type type_b = row->element_b ? (carat_type)row->element_b : type_a;
-    struct trial trial = trial_of(type_a, type_b, carat_gemm_describe(type_a, 1, 1, 1).type_cd, 1, 1, 1);
-    trial.problem.accuracy = (carat_accuracy)row->accuracy;
-    if (row->epilogue) {
-        const struct trial_types *types;
-        do {
-            types = &trial_types[random_between(random, 0, trial_type_count - 1)];
-        } while (types->a != type_a || types->b != type_b);
-        trial.problem.type_cd = types->cd;
-        trial.problem.type_bias = carat_scalar_type(types->cd);
-    }
-    return trial;
-}
-
 static int64_t up_to(int64_t length, int64_t unit) { return (length + unit - 1) / unit * unit; }
-
-/* Moves what the row wants aligned to where it is. */
-static void align(struct trial *trial, int64_t unit)
-{
-    carat_gemm_problem *p = &trial->problem;
-    p->lda = up_to(p->lda, unit);
-    p->ldb = up_to(p->ldb, unit);
-    p->stride_a = up_to(p->stride_a, unit);
-    p->stride_b = up_to(p->stride_b, unit);
-}
 
 /* One attempt at a trial that the row can do; later ones ask for less. */
 static struct trial attempt_row(struct random *random, const struct kernel *row, int64_t index, int attempt)
 {
-    int64_t unit = unit_of(row);
-    struct trial trial = types_for(random, row);
+    int64_t unit = trial_unit(row);
+    struct trial trial = trial_of_row(random, row);
     carat_gemm_problem *p = &trial.problem;
     p->m = tailed(random, index, row->tile_m, cases(2, 1));
     p->n = tailed(random, index * 7, row->tile_n, cases(2, 1));
@@ -199,12 +166,11 @@ static struct trial attempt_row(struct random *random, const struct kernel *row,
         trial_random_batch(random, 5, &trial);
     }
     if (attempt > 0) {
-        align(&trial, unit);
+        trial_align(&trial, unit);
     }
     trial.shift_a = up_to(trial.shift_a, unit);
     trial.shift_b = up_to(trial.shift_b, unit);
     trial.way = WAY_ROW;
-    trial.row = row;
     return trial;
 }
 
@@ -245,8 +211,8 @@ static bool make_rung(int64_t index, void *what, struct trial *trial)
 {
     const struct kernel *row = what;
     struct random random = random_of(row - carat_catalog, index);
-    int64_t unit = unit_of(row);
-    *trial = types_for(&random, row);
+    int64_t unit = trial_unit(row);
+    *trial = trial_of_row(&random, row);
     carat_gemm_problem *p = &trial->problem;
     p->m = up_to(tailed(&random, index, row->tile_m, cases(2, 1)), unit);
     p->n = up_to(tailed(&random, index * 7, row->tile_n, cases(2, 1)), unit);
@@ -255,8 +221,25 @@ static bool make_rung(int64_t index, void *what, struct trial *trial)
     trial_layout(trial, CARAT_COLUMN_MAJOR, 0, unit * random_between(&random, 0, 2));
     trial->shift_a = trial->shift_b = 0;
     trial->way = WAY_ROW;
-    trial->row = row;
     return true;
+}
+
+/* Trials of a row: so many of any kind, then, where its clusters may share tiles, some where they do. */
+struct of_row {
+    const struct kernel *row;
+    int64_t any;
+};
+
+static bool make_of_row(int64_t index, void *what, struct trial *trial)
+{
+    const struct of_row *of = what;
+    if (index < of->any) {
+        trial_maker *make = of->row->operation == OPERATION_LADDER ? make_rung : make_row;
+        return make(index, (void *)(uintptr_t)of->row, trial);
+    }
+    struct random random = random_of(of->row - carat_catalog, index);
+    return shared_trial(&random, of->row, &device->traits, option.reduced ? SHARED_LEAST : SHARED_MOST,
+                        trial);
 }
 
 static void check_row(const struct kernel *row)
@@ -273,7 +256,14 @@ static void check_row(const struct kernel *row)
     if (option.reduced || rung) {
         count = cases(48, 3);
     }
-    group = try_all(rung ? make_rung : make_row, (void *)(uintptr_t)row, count, cases(2, 1));
+    struct of_row of = {row, count};
+    struct trial first;
+    if (row->stream && !make_of_row(count, &of, &first)) {
+        failed("%s: no trial was to be had whose tiles its clusters share", row->name);
+    }
+    int failed_before = group.failed;
+    group = try_all(make_of_row, &of, count + (row->stream ? cases(8, 1) : 0), cases(2, 1));
+    group.failed += failed_before;
     if (group.passed + group.failed + group.left_out == 0 && option.number < 0) {
         failed("%s: no trial was to be had that it does: %s", row->name, carat_last_message());
     }
@@ -574,7 +564,7 @@ static void check_streams(void)
         expect(lane_place(lanes[i], &trials[i]) == CARAT_OK, "matrices are made");
     }
     bool ran = true;
-    crew_watch(crew, &trials[0]);
+    crew_watch(crew, 0, &trials[0]);
     for (int round = 0; round < cases(20, 2); round++) {
         for (int i = 0; i < STREAMS; i++) {
             ran = ran && lane_run(lanes[i], lane_stream(lanes[i])) == CARAT_OK;
@@ -585,7 +575,7 @@ static void check_streams(void)
         expect_right(lanes[i], "on a stream of several", &trials[i]);
         lane_destroy(lanes[i]);
     }
-    crew_watch(crew, NULL);
+    crew_watch(crew, 0, NULL);
     end_group("streams");
 }
 
@@ -593,7 +583,7 @@ static void check_graph(struct lane *lane, const struct trial *trial)
 {
     void *stream = lane_stream(lane);
     void *graph = NULL;
-    crew_watch(crew, trial);
+    crew_watch(crew, 0, trial);
     expect(lane_place(lane, trial) == CARAT_OK, "matrices are made");
     expect(lane_run(lane, stream) == CARAT_OK, "one call goes before the capture");
     expect(carat_synchronize(context, stream) == CARAT_OK, "the stream is idle");
@@ -607,7 +597,7 @@ static void check_graph(struct lane *lane, const struct trial *trial)
     }
     expect_right(lane, "replayed", trial);
     cuda_graph_destroy(device, graph);
-    crew_watch(crew, NULL);
+    crew_watch(crew, 0, NULL);
 }
 
 static void check_graphs(void)

@@ -8,6 +8,8 @@
  *
  * Sizes are log-uniform from 1 to --side; types, layouts, leading dimensions, addresses, scalars, epilogues,
  * batches, NaN and infinity are random too. Stops at the first failure and prints it; exits 1.
+ *
+ * Before them, products whose tiles are shared, beside kernels that hold multiprocessors: see held.h.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -16,16 +18,18 @@
 #include <time.h>
 
 #include "crew.h"
+#include "held.h"
 
 static struct {
     double minutes;
+    double held; /* seconds; below 0: not given */
     uint64_t seed;
     bool seeded;
     int64_t first;
     int64_t count; /* 0: until the time is over */
     int64_t side;
     int threads;
-} option = {.minutes = 1, .side = 4096};
+} option = {.minutes = 1, .held = -1, .side = 4096};
 
 /* So many products between two looks at the clock. */
 enum { ROUND = 512 };
@@ -49,14 +53,17 @@ static bool make(int64_t index, void *what, struct trial *trial)
 
 static void usage(FILE *file)
 {
-    fprintf(file,
-            "Usage: gpu_stress [--minutes N] [--seed N] [--first N] [--count N] [--side N] [--threads N]\n\n"
-            "  --minutes N  how long (1)\n"
-            "  --seed N     of the products (from the clock)\n"
-            "  --first N    the number of the first product (0)\n"
-            "  --count N    how many products at most (no limit but the time)\n"
-            "  --side N     the most that m, n and k may be (4096)\n"
-            "  --threads N  that make and check products (one a processor, at most 32)\n");
+    fprintf(file, "Usage: gpu_stress [--minutes N] [--held N] [--seed N] [--first N] [--count N] [--side N]\n"
+                  "                  [--threads N]\n\n"
+                  "  --minutes N  how long (1)\n"
+                  "  --held N     of it so many seconds for shared tiles beside kernels that hold "
+                  "multiprocessors (10;\n"
+                  "               0 with --count)\n"
+                  "  --seed N     of the products (from the clock)\n"
+                  "  --first N    the number of the first product (0)\n"
+                  "  --count N    how many products at most (no limit but the time)\n"
+                  "  --side N     the most that m, n and k may be (4096)\n"
+                  "  --threads N  that make and check products (one a processor, at most 32)\n");
 }
 
 static bool read_options(int argc, char **argv)
@@ -70,6 +77,8 @@ static bool read_options(int argc, char **argv)
         }
         if (strcmp(argv[i], "--minutes") == 0) {
             option.minutes = value;
+        } else if (strcmp(argv[i], "--held") == 0) {
+            option.held = value;
         } else if (strcmp(argv[i], "--seed") == 0) {
             option.seed = strtoull(argv[i + 1], NULL, 10);
             option.seeded = true;
@@ -85,7 +94,23 @@ static bool read_options(int argc, char **argv)
             return false;
         }
     }
+    if (option.held < 0) {
+        option.held = option.count > 0 ? 0 : 10;
+    }
     return argc % 2 == 1;
+}
+
+/* Whether shared tiles withstand it. */
+static bool stress_held(carat_context *context)
+{
+    if (option.held == 0) {
+        return true;
+    }
+    struct trial_tally tally = held_run(context, option.seed, option.held);
+    if (tally.failed > 0) {
+        printf("  again: gpu_stress --seed %" PRIu64 " --held %g\n", option.seed, option.held);
+    }
+    return tally.failed == 0;
 }
 
 static int stress(struct crew *crew)
@@ -140,14 +165,18 @@ int main(int argc, char **argv)
         return 0;
     }
     lane_reference_work = 2e5;
+    printf("seed %" PRIu64 ", %d threads\n", option.seed, option.threads);
+    fflush(stdout);
+    if (!stress_held(context)) {
+        carat_context_destroy(context);
+        return 1;
+    }
     struct crew *crew = crew_create(context, option.threads, 60);
     if (!crew) {
         fprintf(stderr, "gpu_stress: %s\n", carat_last_message());
         carat_context_destroy(context);
         return 1;
     }
-    printf("seed %" PRIu64 ", %d threads\n", option.seed, option.threads);
-    fflush(stdout);
     int code = stress(crew);
     crew_destroy(crew);
     carat_context_destroy(context);

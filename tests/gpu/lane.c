@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "guarded.h"
+#include "shared.h"
 
 /* Bytes that are NaN in every floating type, and -1 in the integers. */
 #define POISON 0xff
@@ -42,6 +43,8 @@ struct lane {
     struct device *device;
     void *stream;
     struct trial trial; /* the one that was placed */
+    struct plan plan;   /* its, where that is not the library's choice */
+    bool planned;
     struct region regions[REGIONS];
     struct block places[PLACE_COUNT]; /* what the calls see */
     struct block picture;             /* what it should hold, D as it was before */
@@ -295,6 +298,7 @@ static carat_status upload_scalars(struct lane *lane)
 carat_status lane_place(struct lane *lane, const struct trial *trial)
 {
     lane->trial = *trial;
+    lane->planned = false;
     const carat_gemm_problem *p = &trial->problem;
     struct block *place = &lane->places[trial->place];
     lay_out(lane);
@@ -338,6 +342,13 @@ carat_status lane_restore(struct lane *lane)
     const struct region *d = &lane->regions[REGION_D];
     return carat_copy(lane->context, lane->places[lane->trial.place].bytes + d->at,
                       lane->picture.bytes + d->at, d->end - d->at, lane->stream);
+}
+
+carat_status lane_poison(struct lane *lane)
+{
+    const struct region *d = &lane->regions[REGION_D];
+    return cuda_memset(lane->device, lane->places[PLACE_DEVICE].bytes + d->at, POISON, d->end - d->at,
+                       lane->stream);
 }
 
 /* ---- Running ---- */
@@ -399,26 +410,49 @@ static carat_status choose_any(const struct lane *lane, const struct problem *pr
     return plan_of_candidate(traits, problem, &pick.picked, plan);
 }
 
+static carat_status choose_shared(const struct lane *lane, const struct problem *problem, struct plan *plan)
+{
+    const struct device_traits *traits = &lane->device->traits;
+    struct candidate way;
+    return shared_way(traits, problem, lane->trial.row, &way) ? plan_of_candidate(traits, problem, &way, plan)
+                                                              : CARAT_UNSUPPORTED;
+}
+
+/* Makes the plan of the trial that was placed, where it is not the library's choice. */
+static carat_status choose(struct lane *lane, const struct problem *problem)
+{
+    switch (lane->trial.way) {
+    case WAY_PACKED:
+        return plan_choose_packed(&lane->device->traits, problem, &lane->plan);
+    case WAY_SHARED:
+        return choose_shared(lane, problem, &lane->plan);
+    default:
+        return choose_any(lane, problem, &lane->plan);
+    }
+}
+
 /* Runs a plan that is not the library's choice. */
 static carat_status run_forced(struct lane *lane, struct problem *problem, const struct operands *operands,
                                carat_run *run)
 {
-    struct plan plan;
+    carat_status status = CARAT_OK;
     if (problem_is_empty(problem)) {
         return CARAT_OK;
     }
-    problem_note_addresses(problem, pointer_to(lane, REGION_A), pointer_to(lane, REGION_B));
-    carat_status status = lane->trial.way == WAY_PACKED
-                              ? plan_choose_packed(&lane->device->traits, problem, &plan)
-                              : choose_any(lane, problem, &plan);
+    if (!lane->planned) {
+        problem_note_addresses(problem, pointer_to(lane, REGION_A), pointer_to(lane, REGION_B));
+        status = choose(lane, problem);
+        lane->planned = status == CARAT_OK;
+    }
     if (status != CARAT_OK) {
         return status;
     }
-    snprintf(lane->how, sizeof(lane->how), "%s", plan.explanation);
+    snprintf(lane->how, sizeof(lane->how), "%s", lane->plan.explanation);
     if (lane->trial.own_workspace && lane->trial.place == PLACE_DEVICE) {
-        status = poison_workspace(lane, plan.workspace_bytes, run->stream, run);
+        status = poison_workspace(lane, lane->plan.workspace_bytes, run->stream, run);
     }
-    return status == CARAT_OK ? lane->device->functions->gemm(lane->device, &plan, operands, run) : status;
+    return status == CARAT_OK ? lane->device->functions->gemm(lane->device, &lane->plan, operands, run)
+                              : status;
 }
 
 static carat_status run_planned(struct lane *lane, const void *alpha, const void *beta, const void *c,
@@ -697,24 +731,57 @@ bool lane_compare(struct lane *lane, char *why, size_t why_size)
     return compare_fetched(lane, from, why, why_size);
 }
 
-/* Runs the placed trial again and again; D's bits, as first fetched, must come each time. */
-static bool same_bits(struct lane *lane, int runs, char *why, size_t why_size)
+/* Keeps D, which was fetched. */
+static bool keep_fetched(struct lane *lane, char *why, size_t why_size)
 {
     const struct region *d = &lane->regions[REGION_D];
-    size_t from;
     if (block_grow(lane, PLACE_PAGEABLE, &lane->first, d->end - d->at) != CARAT_OK) {
         snprintf(why, why_size, "no memory to compare runs");
         return false;
     }
     memcpy(lane->first.bytes, lane->now.bytes + d->at, d->end - d->at);
+    return true;
+}
+
+bool lane_keep(struct lane *lane, char *why, size_t why_size)
+{
+    size_t from;
+    if (fetch(lane, &from) != CARAT_OK) {
+        snprintf(why, why_size, "D could not be fetched: %s", carat_last_message());
+        return false;
+    }
+    return keep_fetched(lane, why, why_size);
+}
+
+bool lane_same(struct lane *lane, char *why, size_t why_size)
+{
+    const struct region *d = &lane->regions[REGION_D];
+    size_t from;
+    if (fetch(lane, &from) != CARAT_OK) {
+        snprintf(why, why_size, "%s", carat_last_message());
+        return false;
+    }
+    if (memcmp(lane->first.bytes, lane->now.bytes + d->at, d->end - d->at) != 0) {
+        snprintf(why, why_size, "gave other bits than the first");
+        return false;
+    }
+    return true;
+}
+
+/* Runs the placed trial again and again; D's bits, as first fetched, must come each time. */
+static bool same_bits(struct lane *lane, int runs, char *why, size_t why_size)
+{
+    char reason[1000];
+    if (!keep_fetched(lane, why, why_size)) {
+        return false;
+    }
     for (int run = 1; run < runs; run++) {
-        if (lane_restore(lane) != CARAT_OK || lane_run(lane, lane->stream) != CARAT_OK ||
-            fetch(lane, &from) != CARAT_OK) {
-            snprintf(why, why_size, "run %d: %s", run + 1, carat_last_message());
-            return false;
+        bool ran = lane_restore(lane) == CARAT_OK && lane_run(lane, lane->stream) == CARAT_OK;
+        if (!ran) {
+            snprintf(reason, sizeof(reason), "%s", carat_last_message());
         }
-        if (memcmp(lane->first.bytes, lane->now.bytes + d->at, d->end - d->at) != 0) {
-            snprintf(why, why_size, "run %d gave other bits than the first", run + 1);
+        if (!ran || !lane_same(lane, reason, sizeof(reason))) {
+            snprintf(why, why_size, "run %d: %s", run + 1, reason);
             return false;
         }
     }
@@ -727,7 +794,7 @@ enum outcome lane_try(struct lane *lane, const struct trial *trial, int runs, ch
     carat_status status = lane_place(lane, trial);
     if (status == CARAT_OK) {
         status = lane_run(lane, lane->stream);
-        if (status == CARAT_UNSUPPORTED && trial->way != WAY_LIBRARY) {
+        if (status == CARAT_UNSUPPORTED && trial->way != WAY_LIBRARY && trial->way != WAY_SHARED) {
             snprintf(why, why_size, "%s", carat_last_message());
             return OUTCOME_SKIPPED;
         }

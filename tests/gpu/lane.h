@@ -32,6 +32,9 @@ carat_status lane_run(struct lane *lane, void *stream);
 /* D and what is around it, as it was placed. */
 carat_status lane_restore(struct lane *lane);
 
+/* The same by the device alone, in the order of the lane's stream; for trials whose C is not D, or not read. */
+carat_status lane_poison(struct lane *lane);
+
 /* What the plan that ran last said of itself; "" where there was none. */
 const char *lane_how(const struct lane *lane);
 
@@ -48,6 +51,10 @@ bool lane_untouched(struct lane *lane, char *why, size_t why_size);
 
 /* Fetches D and compares it with the reference, and all else with what was there. */
 bool lane_compare(struct lane *lane, char *why, size_t why_size);
+
+/* Fetches D and keeps it; then fetches it again after other runs, which must have given the same bits. */
+bool lane_keep(struct lane *lane, char *why, size_t why_size);
+bool lane_same(struct lane *lane, char *why, size_t why_size);
 
 enum outcome { OUTCOME_PASSED, OUTCOME_FAILED, OUTCOME_SKIPPED };
 

@@ -53,7 +53,7 @@ void trial_describe(const struct trial *trial, char *text, size_t size)
     static const char *const places[] = {"device", "pinned", "pageable"};
     static const char *const scales[] = {"none", "host", "device"};
     const carat_gemm_problem *p = &trial->problem;
-    static const char *const ways[] = {"library", "alone", "packed", "any way"};
+    static const char *const ways[] = {"library", "alone", "packed", "any way", "shared tiles"};
     snprintf(text, size,
              "%s%s%s: %s x %s -> %s%s, %s-major %c%c, %" PRId64 " x %" PRId64 " x %" PRId64 ", ld %" PRId64
              " %" PRId64 " %" PRId64 " %" PRId64 ", batch %" PRId64 " strides %" PRId64 " %" PRId64
@@ -128,6 +128,43 @@ struct trial_types trial_random_types(struct random *random)
             return *types_of;
         }
     }
+}
+
+struct trial trial_of_row(struct random *random, const struct kernel *row)
+{
+    carat_type type_a = (carat_type)row->element;
+    carat_type type_b = row->element_b ? (carat_type)row->element_b : type_a;
+    struct trial trial = trial_of(type_a, type_b, carat_gemm_describe(type_a, 1, 1, 1).type_cd, 1, 1, 1);
+    trial.problem.accuracy = (carat_accuracy)row->accuracy;
+    if (row->epilogue) {
+        const struct trial_types *types;
+        do {
+            types = &trial_types[random_between(random, 0, trial_type_count - 1)];
+        } while (types->a != type_a || types->b != type_b);
+        trial.problem.type_cd = types->cd;
+        trial.problem.type_bias = carat_scalar_type(types->cd);
+    }
+    trial.row = row;
+    return trial;
+}
+
+static int64_t up_to(int64_t length, int64_t unit) { return (length + unit - 1) / unit * unit; }
+
+void trial_align(struct trial *trial, int64_t unit)
+{
+    carat_gemm_problem *p = &trial->problem;
+    p->lda = up_to(p->lda, unit);
+    p->ldb = up_to(p->ldb, unit);
+    p->stride_a = up_to(p->stride_a, unit);
+    p->stride_b = up_to(p->stride_b, unit);
+    trial->shift_a = up_to(trial->shift_a, unit);
+    trial->shift_b = up_to(trial->shift_b, unit);
+}
+
+int64_t trial_unit(const struct kernel *row)
+{
+    int64_t size = (int64_t)carat_type_size((carat_type)row->element);
+    return row->alignment > size ? row->alignment / size : 1;
 }
 
 static int64_t random_log(struct random *random, int64_t most)

@@ -15,10 +15,11 @@
 enum place { PLACE_DEVICE, PLACE_PINNED, PLACE_PAGEABLE, PLACE_COUNT };
 
 /*
- * How it is computed: as the library chooses, by one row of the catalogue alone, with A and B packed, or in any one
- * of the ways that the library looks at (of the row's, where one is given), whatever it thinks of it.
+ * How it is computed: as the library chooses, by one row of the catalogue alone, with A and B packed, in any one
+ * of the ways that the library looks at (of the row's, where one is given), whatever it thinks of it, or by a row
+ * whose clusters share tiles.
  */
-enum way { WAY_LIBRARY, WAY_ROW, WAY_PACKED, WAY_ANY };
+enum way { WAY_LIBRARY, WAY_ROW, WAY_PACKED, WAY_ANY, WAY_SHARED };
 
 enum scales { SCALES_NONE, SCALES_HOST, SCALES_DEVICE };
 
@@ -26,7 +27,7 @@ enum scales { SCALES_NONE, SCALES_HOST, SCALES_DEVICE };
 struct trial {
     carat_gemm_problem problem; /* leading dimensions filled in */
     enum way way;
-    const struct kernel *row; /* WAY_ROW, WAY_ANY; else NULL */
+    const struct kernel *row; /* WAY_ROW, WAY_ANY, WAY_SHARED; else NULL */
     uint64_t seed;            /* of its elements */
     double alpha;
     double beta;
@@ -99,6 +100,15 @@ struct trial_limits {
     double most_work;      /* multiply-adds of all problems */
     int64_t most_elements; /* of any matrix, all problems together */
 };
+
+/* A trial of types that the row multiplies, and any C and D where it knows them; of no size yet. */
+struct trial trial_of_row(struct random *random, const struct kernel *row);
+
+/* Moves A and B, and what lies between their columns and problems, to where a row wants them: multiples of that. */
+void trial_align(struct trial *trial, int64_t unit);
+
+/* Elements of which a row wants such multiples. */
+int64_t trial_unit(const struct kernel *row);
 
 /* Random sizes within the limits. */
 void trial_random_shape(struct random *random, const struct trial_limits *limits, struct trial *trial);

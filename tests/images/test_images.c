@@ -4,14 +4,17 @@
  * and whose blocks fit a multiprocessor.
  *
  * Fat binaries and the ELF files in them are taken apart here, without a tool of the CUDA toolkit. A fat binary is
- * a header of 16 bytes, then entries: each a header that says kind, architecture and size, and its bytes.
+ * a header of 16 bytes, then entries: each a header that says kind, architecture and size, and its bytes, which may
+ * be compressed by zstd.
  */
+#include <dlfcn.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -22,6 +25,8 @@
 
 #define FAT_MAGIC 0xba55ed50u
 #define ENTRY_ARCH_SPECIFIC 0x100000u /* of entry_header.flags: compiled for 90a, say, and not for 90 */
+#define ENTRY_LZ4 0x2000u             /* how its bytes are compressed */
+#define ENTRY_ZSTD 0x8000u
 enum { ENTRY_PTX = 1, ENTRY_ELF = 2 };
 /* Of .nv.info: attributes of 8 bytes, whose second half is the number. */
 enum { FORMAT_SIZED = 4, ATTRIBUTE_FRAME_SIZE = 0x11, ATTRIBUTE_REGISTERS = 0x2f };
@@ -43,11 +48,14 @@ struct entry_header {
     uint16_t kind;
     uint16_t version;
     uint32_t header_bytes;
-    uint64_t bytes;
-    uint32_t unused[3];
+    uint64_t bytes;        /* in the image, with what fills up the last 8 */
+    uint32_t packed_bytes; /* where they are compressed */
+    uint32_t unused[2];
     uint32_t arch; /* major * 10 + minor */
     uint64_t unused_too;
     uint64_t flags;
+    uint64_t unused_as_well;
+    uint64_t unpacked_bytes;
 };
 
 /* An ELF file's bytes at an offset, where that many are there. */
@@ -55,6 +63,22 @@ struct span {
     const unsigned char *bytes;
     size_t size;
 };
+
+/*
+ * zstd's own function for a whole frame. Its library is on every Debian and Ubuntu, whose dpkg needs it; its header is
+ * not. NULL: not here.
+ */
+typedef size_t zstd_decompress(void *to, size_t room, const void *from, size_t bytes);
+static zstd_decompress *decompress;
+static int unread; /* entries of machine code, for want of it */
+
+static void find_zstd(void)
+{
+    void *library = dlopen("libzstd.so.1", RTLD_NOW | RTLD_LOCAL);
+    void *address = library ? dlsym(library, "ZSTD_decompress") : NULL;
+    /* POSIX promises that a function's address fits a void *; ISO C has no conversion for it. */
+    memcpy(&decompress, &address, sizeof(address));
+}
 
 static const void *at(struct span span, uint64_t offset, uint64_t size)
 {
@@ -141,6 +165,29 @@ static void check_elf(const struct kernel *row, uint32_t arch, struct span elf)
     check_resources(row, arch, info, static_shared);
 }
 
+/* The machine code of an entry, compressed or not. */
+static void check_code(const struct kernel *row, const struct entry_header *entry, struct span content)
+{
+    if ((entry->flags & (ENTRY_LZ4 | ENTRY_ZSTD)) == 0) {
+        check_elf(row, entry->arch, content);
+        return;
+    }
+    if (!(entry->flags & ENTRY_ZSTD)) {
+        fail_msg("%s is compressed, and not by zstd", row->name);
+    }
+    if (!decompress) {
+        unread++;
+        return;
+    }
+    const void *packed = at(content, 0, entry->packed_bytes);
+    unsigned char *bytes = malloc((size_t)entry->unpacked_bytes);
+    assert_non_null(bytes);
+    assert_int_equal(decompress(bytes, (size_t)entry->unpacked_bytes, packed, entry->packed_bytes),
+                     entry->unpacked_bytes);
+    check_elf(row, entry->arch, (struct span){bytes, (size_t)entry->unpacked_bytes});
+    free(bytes);
+}
+
 /* An image's entries are exactly those that the row asks for. */
 static void check_image(const struct kernel *row)
 {
@@ -159,7 +206,7 @@ static void check_image(const struct kernel *row)
         bool is_specific = (entry.flags & ENTRY_ARCH_SPECIFIC) != 0;
         assert_int_equal(is_specific, row->arch_specific);
         if (entry.kind == ENTRY_ELF) {
-            check_elf(row, entry.arch, content);
+            check_code(row, &entry, content);
             specific += is_specific && (int)entry.arch == row->arch;
             for (int i = 0; i < TARGET_COUNT; i++) {
                 found[i] = found[i] || (!is_specific && targets[i] == (int)entry.arch);
@@ -204,6 +251,7 @@ static void every_row_has_its_kernel(void **state)
 {
     (void)state;
     need_images();
+    find_zstd();
     for (int i = 0; i < carat_catalog_count; i++) {
         const struct kernel *row = &carat_catalog[i];
         if (row->image) {
@@ -214,6 +262,11 @@ static void every_row_has_its_kernel(void **state)
         } else {
             print_message("skipped: %s, which this nvcc is too old for\n", row->name);
         }
+    }
+    if (unread > 0) {
+        print_message(
+            "skipped: %d files of machine code, which are compressed, for there is no libzstd.so.1\n",
+            unread);
     }
 }
 
@@ -240,7 +293,7 @@ static void library_is_small(void **state)
     print_message("the shared library has %.1f MB, %d images in it\n", (double)status.st_size / 1e6,
                   count_images());
     assert_true(status.st_size > 0);
-    assert_true(status.st_size < 56000000);
+    assert_true(status.st_size < LIBRARY_LIMIT);
 }
 
 int main(void)

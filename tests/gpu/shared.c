@@ -1,0 +1,101 @@
+/* shared.c - trials whose tiles are shared: see shared.h. */
+#include "shared.h"
+
+#include "problem.h"
+
+struct search {
+    const struct kernel *row;
+    struct candidate *way;
+    bool found;
+};
+
+static void visit(void *context, const struct candidate *candidate)
+{
+    struct search *search = context;
+    if (candidate->kernel == search->row && candidate->stream_tiles > 0 && !candidate->pack) {
+        *search->way = *candidate;
+        search->found = true;
+    }
+}
+
+bool shared_way(const struct device_traits *traits, const struct problem *problem, const struct kernel *row,
+                struct candidate *way)
+{
+    struct search search = {row, way, false};
+    plan_visit(traits, problem, visit, &search);
+    return search.found;
+}
+
+static int64_t ceiling(int64_t length, int64_t unit) { return (length + unit - 1) / unit; }
+
+/* A length of so many units, the last of them often not whole. */
+static int64_t tailed(struct random *random, int64_t units, int64_t unit)
+{
+    return units * unit - (random_one_in(random, 2) ? 0 : random_between(random, 0, unit - 1));
+}
+
+/*
+ * Sizes of a random number of tiles of clusters, from a quarter of a wave on, where sharing begins: in a line of one to
+ * four side by side. K is of eight steps or more, so that each cluster has two at least.
+ */
+static void choose_sizes(struct random *random, const struct kernel *row, const struct device_traits *traits,
+                         enum shared_size size, carat_gemm_problem *p, int64_t *batch)
+{
+    int64_t unit_m = row->tile_m * (int64_t)(row->swapped || row->cluster < 1 ? 1 : row->cluster);
+    int64_t unit_n = row->tile_n * (int64_t)(!row->swapped || row->cluster < 1 ? 1 : row->cluster);
+    int64_t clusters = kernel_clusters(row, traits);
+    int64_t least = ceiling(clusters, 4);
+    int64_t tiles = random_between(random, least, size == SHARED_LEAST ? least + 3 : clusters * 5 / 2);
+    *batch = random_one_in(random, 5) ? random_between(random, 2, 3) : 1;
+    int64_t side_by_side = random_between(random, 1, size == SHARED_LEAST ? 2 : 4);
+    int64_t long_way = ceiling(ceiling(tiles, *batch), side_by_side);
+    bool along_m = random_one_in(random, 2);
+    p->m = tailed(random, along_m ? long_way : side_by_side, unit_m);
+    p->n = tailed(random, along_m ? side_by_side : long_way, unit_n);
+    p->k = tailed(random, random_between(random, 8, size == SHARED_LEAST ? 9 : 40), row->tile_k);
+}
+
+/* One attempt, of one layout of the four; later ones are of rounder sizes. */
+static struct trial attempt(struct random *random, const struct kernel *row,
+                            const struct device_traits *traits, enum shared_size size, int number)
+{
+    int64_t unit = trial_unit(row);
+    int64_t batch;
+    struct trial trial = trial_of_row(random, row);
+    carat_gemm_problem *p = &trial.problem;
+    choose_sizes(random, row, traits, size, p, &batch);
+    if (number >= 4) {
+        p->k = ceiling(p->k, unit) * unit;
+    }
+    if (number >= 16) {
+        p->m = ceiling(p->m, unit) * unit;
+        p->n = ceiling(p->n, unit) * unit;
+    }
+    trial_random_placing(random, &trial);
+    trial_layout(&trial, CARAT_COLUMN_MAJOR, number % 4, random_one_in(random, 2) ? 0 : unit);
+    if (row->epilogue && random_one_in(random, 2)) {
+        trial_random_epilogue(random, &trial);
+    }
+    if (batch > 1) {
+        trial_batch(&trial, batch, 0);
+    }
+    trial_align(&trial, unit);
+    trial.alpha = trial.alpha == 0 ? 1 : trial.alpha;
+    trial.own_c = true;
+    trial.way = WAY_SHARED;
+    return trial;
+}
+
+bool shared_trial(struct random *random, const struct kernel *row, const struct device_traits *traits,
+                  enum shared_size size, struct trial *trial)
+{
+    for (int number = 0; number < 64; number++) {
+        struct problem problem;
+        struct candidate way;
+        *trial = attempt(random, row, traits, size, number);
+        if (problem_check(&trial->problem, &problem) == CARAT_OK && shared_way(traits, &problem, row, &way)) {
+            return true;
+        }
+    }
+    return false;
+}
