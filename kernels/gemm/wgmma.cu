@@ -532,11 +532,11 @@ static __device__ inline float sum_of_bits(float bits) { return bits; }
 #endif
 
 /* Where a warpgroup leaves its sums of a tile that another block finishes, as they stand in registers. */
-static __device__ inline float4 *handed_sums(const tensor_gemm_arguments *arguments, uint32_t block,
+static __device__ inline float2 *handed_sums(const tensor_gemm_arguments *arguments, uint32_t block,
                                              int consumer)
 {
     float *sums = arguments->stream_sums + ((size_t)block * CONSUMERS + consumer) * 64 * WGMMA_N;
-    return (float4 *)sums + thread_number() % WARPGROUP;
+    return (float2 *)sums + thread_number() % WARPGROUP;
 }
 
 static __device__ inline uint64_t *flag_of(const tensor_gemm_arguments *arguments, uint32_t block,
@@ -548,11 +548,11 @@ static __device__ inline uint64_t *flag_of(const tensor_gemm_arguments *argument
 static __device__ inline void hand_on(const tensor_gemm_arguments *arguments, const wgmma_sum sum[WGMMA_SUMS],
                                       int consumer)
 {
-    float4 *to = handed_sums(arguments, blockIdx.x, consumer);
+    float2 *to = handed_sums(arguments, blockIdx.x, consumer);
 #pragma unroll
-    for (int i = 0; i < WGMMA_SUMS; i += 4) {
-        float4 four = {sum_bits(sum[i]), sum_bits(sum[i + 1]), sum_bits(sum[i + 2]), sum_bits(sum[i + 3])};
-        __stcg(to + i / 4 * WARPGROUP, four);
+    for (int i = 0; i < WGMMA_SUMS; i += 2) {
+        float2 two = {sum_bits(sum[i]), sum_bits(sum[i + 1])};
+        __stcg(to + i / 2 * WARPGROUP, two);
     }
     meet(consumer);
     if (thread_number() % WARPGROUP == 0) {
@@ -570,17 +570,15 @@ static __device__ inline void add_handed(const tensor_gemm_arguments *arguments,
         flag_clear(flag);
     }
     meet(consumer);
-    const float4 *from = handed_sums(arguments, block, consumer);
+    const float2 *from = handed_sums(arguments, block, consumer);
 #pragma unroll
-    for (int i = 0; i < WGMMA_SUMS; i += 4) {
+    for (int i = 0; i < WGMMA_SUMS; i += 2) {
         if (i % 64 == 0) {
             __syncwarp(); /* or the compiler has more loads under way than it has registers */
         }
-        float4 four = __ldcg(from + i / 4 * WARPGROUP);
-        sum[i] += sum_of_bits(four.x);
-        sum[i + 1] += sum_of_bits(four.y);
-        sum[i + 2] += sum_of_bits(four.z);
-        sum[i + 3] += sum_of_bits(four.w);
+        float2 two = __ldcg(from + i / 2 * WARPGROUP);
+        sum[i] += sum_of_bits(two.x);
+        sum[i + 1] += sum_of_bits(two.y);
     }
 }
 
@@ -616,7 +614,7 @@ static __device__ inline void consume(const tensor_gemm_arguments *arguments, sh
     /* Where nothing is read nobody waits for the producer, and it may be any number of places ahead. */
     int places_hold = reads && gemm->k > 0;
 #if LATE_WORDS > 0
-    int late = places_hold && arguments->d_by_map && result_bytes(gemm) > 1;
+    int late = places_hold && result_bytes(gemm) > 1;
     self.late.left = 0;
 #endif
     walk way = walk_begin(arguments, reads);

@@ -359,7 +359,6 @@ typedef struct destination {
     int64_t ld_bytes;
     int rows; /* elements along m and columns that lie inside */
     int columns;
-    int aligned; /* 16 bytes may be stored at once wherever a piece begins */
 } destination;
 
 static __device__ inline destination destination_of(const gemm_arguments *gemm, const place_of_tile *tile,
@@ -373,7 +372,6 @@ static __device__ inline destination destination_of(const gemm_arguments *gemm, 
     to.first = base + (tile->problem * stride + tile->m) * bytes + tile->n * to.ld_bytes;
     to.rows = inside(gemm->m - tile->m);
     to.columns = inside(gemm->n - tile->n);
-    to.aligned = ((uintptr_t)to.first | (uint64_t)to.ld_bytes) % 16 == 0;
     return to;
 }
 
@@ -398,35 +396,85 @@ static __device__ inline void copy_element(char *to, const unsigned char *from, 
     }
 }
 
+/* 16 bytes of a buffer's row from `byte` on, out of the two pieces that they lie in. */
+static __device__ __forceinline__ uint4 bytes_of_row(const unsigned char *buffer, int row, int byte)
+{
+    uint4 low = *(const uint4 *)(buffer + piece_at(row, byte / 16));
+    int offset = byte % 16;
+    if (offset == 0) {
+        return low;
+    }
+    uint4 high = *(const uint4 *)(buffer + piece_at(row, byte / 16 + 1));
+    if (offset & 8) {
+        low = make_uint4(low.z, low.w, high.x, high.y);
+        high.x = high.z;
+        high.y = high.w;
+    }
+    if (offset & 4) {
+        low = make_uint4(low.y, low.z, low.w, high.x);
+        high.x = high.y;
+    }
+    uint32_t selector = 0x3210 + 0x1111 * (uint32_t)(offset % 4);
+    return make_uint4(__byte_perm(low.x, low.y, selector), __byte_perm(low.y, low.z, selector),
+                      __byte_perm(low.z, low.w, selector), __byte_perm(low.w, high.x, selector));
+}
+
+/* Bytes of a column that begins at an address: before the first 16 that lie at 16 bytes, and after the last. */
+typedef struct edges {
+    int head;
+    int tail;
+} edges;
+
+static __device__ __forceinline__ edges edges_of(const char *first, int bytes)
+{
+    edges edges;
+    int head = (int)(-(uintptr_t)first % 16);
+    edges.head = head < bytes ? head : bytes;
+    edges.tail = (bytes - edges.head) % 16;
+    return edges;
+}
+
 /*
- * Stores a buffer, whose first element is (m, n) of the tile and which holds `width` elements along m: eight lanes a
- * column, a piece each; or neighbouring lanes neighbouring elements, where pieces do not begin at 16 bytes.
+ * Stores a buffer, whose first element is (m, n) of the tile and which holds `width` elements along m. Columns may
+ * begin anywhere:
+ *
+ *     | . . e e e e e e | 16 bytes | 16 bytes | ... | e e . . . . . . |
+ *
+ * What lies at 16 bytes goes so, eight lanes a column; then the elements at the edges one by one.
  */
 static __device__ __forceinline__ void copy_out(standing at, const unsigned char *buffer,
                                                 const destination *to, int m, int n, int width, int bytes)
 {
     char *first = to->first + m * bytes + n * to->ld_bytes;
     int rows = to->rows - m < width ? to->rows - m : width;
-    int columns = to->columns - n;
-    if (to->aligned && rows == width) {
-        int index = STORERS == 32 ? at.lane : at.thread;
-#pragma unroll
-        for (int row = 0; row < BUFFER_ROWS; row += STORERS / 8) {
-            int column = row + index / 8;
-            int piece = index % 8;
-            if (column < columns && piece * 16 < width * bytes) {
-                *(uint4 *)(first + column * to->ld_bytes + piece * 16) =
-                    *(const uint4 *)(buffer + piece_at(column, piece));
-            }
-        }
+    int columns = to->columns - n < BUFFER_ROWS ? to->columns - n : BUFFER_ROWS;
+    int length = rows * bytes;
+    if (length <= 0) {
         return;
     }
-    for (int column = STORERS == 32 ? 0 : at.warp; column < BUFFER_ROWS && column < columns;
-         column += STORERS / 32) {
-        for (int i = at.lane; i < rows; i += 32) {
-            int byte = i * bytes;
-            copy_element(first + column * to->ld_bytes + byte,
-                         buffer + piece_at(column, byte / 16) + byte % 16, bytes);
+    int index = STORERS == 32 ? at.lane : at.thread;
+#pragma unroll 1
+    for (int column = index / 8; column < columns; column += STORERS / 8) {
+        char *begin = first + column * to->ld_bytes;
+        int byte = edges_of(begin, length).head + index % 8 * 16;
+        if (byte + 16 <= length) {
+            *(uint4 *)(begin + byte) = bytes_of_row(buffer, column, byte);
+        }
+    }
+    if (((uintptr_t)first | (uint64_t)to->ld_bytes | (uint64_t)length) % 16 == 0) {
+        return;
+    }
+    /* Of a whole piece the edges are 16 bytes together, of another 30 at most. */
+    int shift = (length == ROW_BYTES ? 4 : 5) - bytes / 2;
+#pragma unroll 1
+    for (int i = index; i >> shift < columns; i += STORERS) {
+        int column = i >> shift;
+        int byte = (i - (column << shift)) * bytes;
+        char *begin = first + column * to->ld_bytes;
+        edges edges = edges_of(begin, length);
+        if (byte < edges.head + edges.tail) {
+            byte += byte < edges.head ? 0 : length - edges.head - edges.tail;
+            copy_element(begin + byte, buffer + piece_at(column, byte / 16) + byte % 16, bytes);
         }
     }
 }
@@ -638,15 +686,18 @@ static __device__ inline void keep_tile(const gemm_arguments *gemm, late_tile *l
     }
 }
 
-/* Only whole pieces go by the engine; tiles wait only where it stores. */
-static __device__ __forceinline__ void store_late_piece(standing at, const tensor_gemm_arguments *arguments,
-                                                        const unsigned char *buffer, place here, int m,
-                                                        int bytes, int consumer)
+/* Has a filled buffer stored. Everything is worked out after the filling: registers are few here. */
+static __device__ __forceinline__ void store_late_piece(const tensor_gemm_arguments *arguments,
+                                                        const shared_memory *shared,
+                                                        const unsigned char *buffer, uint32_t number_of_tile,
+                                                        int m, int bytes, int consumer)
 {
-    place_of_tile tile = place_of_storers(&arguments->gemm, here, at);
     fence_async_shared();
     meet_storers(consumer);
-    if (piece_width(m, bytes) == ROW_BYTES / bytes) {
+    standing at = standing_of_thread();
+    place here = part_of_consumer(shared->places[number_of_tile % PLACES], consumer);
+    place_of_tile tile = place_of_storers(&arguments->gemm, here, at);
+    if (goes_by_engine(arguments, m, bytes)) {
         send(at, arguments, buffer, &tile, m, 0);
     } else {
         carry(at, arguments, buffer, &tile, m, 0, bytes);
@@ -660,7 +711,6 @@ static __device__ inline void store_late(const tensor_gemm_arguments *arguments,
     if (late->left == 0) {
         return;
     }
-    place here = part_of_consumer(shared->places[number_of_tile % PLACES], consumer);
     standing at = standing_of_thread();
     unsigned char *buffer = buffer_of(at, shared, consumer, late->left, 0);
     if (late->left == LATE_PIECES) {
@@ -674,11 +724,11 @@ static __device__ inline void store_late(const tensor_gemm_arguments *arguments,
             if (result_bytes(&arguments->gemm) == 4) {
                 const int m = (PIECE_COUNT(4) - LATE_PIECES + number) * (ROW_BYTES / 4);
                 fill_32(at, buffer, &late->words[number * 16], 0, 0, piece_width(m, 4));
-                store_late_piece(at, arguments, buffer, here, m, 4, consumer);
+                store_late_piece(arguments, shared, buffer, number_of_tile, m, 4, consumer);
             } else {
                 const int m = number * (ROW_BYTES / 2);
                 fill_words(at, buffer, &late->words[number * 16], piece_width(m, 2));
-                store_late_piece(at, arguments, buffer, here, m, 2, consumer);
+                store_late_piece(arguments, shared, buffer, number_of_tile, m, 2, consumer);
             }
         }
     }
