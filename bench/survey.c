@@ -153,7 +153,7 @@ static carat_status add_products(struct jobs *jobs, const struct kernel *kernel,
         /* Less than the long side of a narrow tile is no more than one block. */
         int loads = narrow && lean < 0 ? 1 : axes->counts[0];
         for (knots[1] = 0; knots[1] < axes->counts[1]; knots[1]++) {
-            int64_t k = kernel->tile_k * (int64_t)exp2(axes->knots[1][knots[1]]);
+            int64_t k = kernel_k_step(kernel) * (int64_t)exp2(axes->knots[1][knots[1]]);
             for (knots[0] = 0; knots[0] < loads; knots[0]++) {
                 int64_t *sizes = job.line.sizes;
                 double blocks = multiprocessors * exp2(axes->knots[0][knots[0]]);

@@ -26,6 +26,7 @@ struct kernel {
     int layout;   /* LAYOUT_... */
     int alignment; /* bytes: A and B (bases, columns, strides) must be multiples; 0 or the element's size: any */
     int ld_limit; /* the most that lda and ldb may be; 0: anything */
+    int k_limit;  /* the most that k may be where the row is offered; 0: anything */
     int tile_m;
     int tile_n;
     int tile_k;

@@ -47,6 +47,8 @@
 /* The same to store a tile of short columns that the copy engine cannot store. */
 #define CARRY_CYCLES 5000.0
 #define SHORT_COLUMN 32
+/* And for each element of a tile of longer ones, which threads store one by one. */
+#define ODD_ELEMENT_CYCLES 0.3
 /*
  * Where clusters share tiles: cycles until one sees what another has handed on, bytes a cycle at which a block writes
  * its sums of a tile or reads another's, and the most clusters that share one.
@@ -86,6 +88,8 @@
 #define LOAD_CYCLES 750.0
 #define ODD_LOAD_CYCLES 3000.0
 #define WASTED_LOAD 4.0
+/* From the launch of a block that goes straight from memory to D to its first product, and from its last to its end. */
+#define DIRECT_CYCLES 700.0
 
 /* ---- What a row can do ---- */
 
@@ -135,7 +139,8 @@ static bool is_aligned(const struct kernel *kernel, const struct problem *p)
 
 static bool within_limits(const struct kernel *kernel, const struct problem *p)
 {
-    if (kernel->ld_limit > 0 && (p->lda > kernel->ld_limit || p->ldb > kernel->ld_limit)) {
+    if ((kernel->ld_limit > 0 && (p->lda > kernel->ld_limit || p->ldb > kernel->ld_limit)) ||
+        (kernel->k_limit > 0 && p->k > kernel->k_limit)) {
         return false;
     }
     int64_t most = MAP_BYTES / (int64_t)carat_type_size(p->type_a);
@@ -321,6 +326,9 @@ static bool is_thin(const struct kernel *kernel)
     return !kernel->tensor_maps && kernel->warp_m > 0 && (kernel->tile_m <= 16 || kernel->tile_n <= 16);
 }
 
+/* Whether a row is for short k, from memory to D with nothing between: it multiplies no k that is not there. */
+static bool is_direct(const struct kernel *kernel) { return kernel->k_limit > 0; }
+
 /* Whether a row's products run on the tensor unit, by instructions of one warp. */
 static bool multiplies_by_warp(const struct kernel *kernel)
 {
@@ -361,7 +369,7 @@ double kernel_unit_rate(const struct kernel *kernel)
     case ELEMENT_S32:
         return 64;
     case ELEMENT_S8:
-        return 256;
+        return is_direct(kernel) ? 64 : 256;
     default:
         return 128;
     }
@@ -461,11 +469,15 @@ static double hand_over_cycles(const struct device_traits *traits, const struct 
     return HAND_OVER_CYCLES + (double)sharers * (double)tile_sum_bytes(candidate->kernel) / HAND_OVER_RATE;
 }
 
-/* Where the copy engine cannot store D's columns and they are short, a warp stores them one after the other. */
-static double carry_cycles(const struct problem *p)
+/*
+ * Where the copy engine cannot store D's columns: short ones a warp stores one after the other, of long ones each
+ * element by itself.
+ */
+static double carry_cycles(const struct kernel *kernel, const struct problem *p)
 {
-    bool by_engine = p->m * (int64_t)carat_type_size(p->type_cd) % MAP_ALIGNMENT == 0;
-    return by_engine || p->m >= SHORT_COLUMN ? 0 : CARRY_CYCLES;
+    bool by_engine = (p->ldd | p->stride_d) * (int64_t)carat_type_size(p->type_cd) % MAP_ALIGNMENT == 0;
+    double all = ODD_ELEMENT_CYCLES * kernel->tile_m * kernel->tile_n;
+    return by_engine ? 0 : p->m < SHORT_COLUMN ? CARRY_CYCLES : all;
 }
 
 static double product_cycles(const struct device_traits *traits, const struct candidate *candidate)
@@ -481,7 +493,7 @@ static double product_cycles(const struct device_traits *traits, const struct ca
     double busy = fit > 1 ? ALONE + (1 - ALONE) * resident / fit : 1;
 
     double k = (double)(candidate->parts > 1 ? candidate->k_per_part : p->k);
-    k = ceil(k / kernel->tile_k) * kernel->tile_k;
+    k = is_direct(kernel) ? k : ceil(k / kernel->tile_k) * kernel->tile_k;
     if (kernel->element == ELEMENT_F64 && aligned_elements(kernel, p) > 1 &&
         (p->lda * (int64_t)sizeof(double) % SECTOR != 0 || p->ldb * (int64_t)sizeof(double) % SECTOR != 0)) {
         rate *= OFF_SECTOR;
@@ -492,8 +504,8 @@ static double product_cycles(const struct device_traits *traits, const struct ca
     /* A share of tiles has one piece more than it is tiles long. */
     double pieces = candidate->stream_tiles > 0 ? ceil(mine) + 1 : mine;
     double between = kernel->tensor_maps
-                         ? BLOCK_CYCLES + (pieces - 1) * TILE_CYCLES + pieces * carry_cycles(p)
-                         : ceil(mine / fit) * BLOCK_CYCLES;
+                         ? BLOCK_CYCLES + (pieces - 1) * TILE_CYCLES + pieces * carry_cycles(kernel, p)
+                         : ceil(mine / fit) * (is_direct(kernel) ? DIRECT_CYCLES : BLOCK_CYCLES);
     return mine * fmax(fmax(multiply, fetch), wait) + between;
 }
 
@@ -545,7 +557,12 @@ struct search {
 /* How much of a tile's side is in use, where the problem has less than one tile. */
 static double used_share(int64_t length, int tile) { return fmin(1, (double)length / tile); }
 
-bool kernel_is_narrow(const struct kernel *kernel) { return kernel->tile_m <= 16 || kernel->tile_n <= 16; }
+bool kernel_is_narrow(const struct kernel *kernel)
+{
+    return !is_direct(kernel) && (kernel->tile_m <= 16 || kernel->tile_n <= 16);
+}
+
+int kernel_k_step(const struct kernel *kernel) { return is_direct(kernel) ? 1 : kernel->tile_k; }
 
 /* How thin a problem is for a row, in powers of two, see tuning_axes(). */
 static double thinness(const struct kernel *kernel, const struct problem *to)
@@ -570,7 +587,7 @@ static struct tuning_point product_point(const struct device_traits *traits,
     int64_t size = (int64_t)carat_type_size(to->type_a);
     bool aligned = (to->lda * size | to->ldb * size | to->align_a | to->align_b) % MAP_ALIGNMENT == 0;
     int64_t k = candidate->parts > 1 ? candidate->k_per_part : to->k > 0 ? to->k : 1;
-    double steps = (double)ceiling(k, kernel->tile_k);
+    double steps = (double)ceiling(k, kernel_k_step(kernel));
     double load = (double)candidate->blocks / traits->multiprocessors;
     if (candidate->stream_tiles > 0 && load < 1) {
         /* A tile's steps go to several clusters, and none is idle. */

@@ -133,6 +133,9 @@ bool kernel_multiplies(const struct kernel *kernel, const struct device_traits *
 /* Whether a row is for problems with a side that other rows' tiles would hardly use. */
 bool kernel_is_narrow(const struct kernel *kernel);
 
+/* What k is counted by on a row's grids of measured times: its TILE_K; of rows for short k, 1. */
+int kernel_k_step(const struct kernel *kernel);
+
 /* Of a row with persistent blocks, the clusters that the device holds at a time: among them tiles are shared. */
 int64_t kernel_clusters(const struct kernel *kernel, const struct device_traits *traits);
 

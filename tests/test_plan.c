@@ -84,6 +84,7 @@ static void check_multiply(const struct device_traits *traits, const struct plan
     assert_true(traits->shared_bytes == 0 || kernel->shared_bytes <= traits->shared_bytes);
     assert_true(aligned(kernel, p));
     assert_true(kernel->ld_limit == 0 || (p->lda <= kernel->ld_limit && p->ldb <= kernel->ld_limit));
+    assert_true(kernel->k_limit == 0 || p->k <= kernel->k_limit);
     assert_true(!kernel->tensor_maps || p->k > 0);
     assert_int_equal(plan->k_per_part % kernel->tile_k, 0);
     assert_true(blocks_of(kernel, p, plan->parts) <= INT32_MAX);
@@ -443,6 +444,28 @@ static void small_rows_are_for_batches(void **state)
     assert_null(strstr(row_of_batch(CARAT_BF16, 1001, 1), "small"));
     assert_null(strstr(row_of_batch(CARAT_BF16, 1024, 1), "small"));
     assert_null(strstr(row_of_batch(CARAT_F16, 256, 64), "small"));
+}
+
+/* The row that multiplies; "" where an operand is packed before. */
+static const char *row_of(carat_type type, int64_t m, int64_t n, int64_t k)
+{
+    struct plan plan = plan_of(type, m, n, k);
+    return plan.steps[0].kind == STEP_MULTIPLY ? plan.steps[0].kernel->name : "";
+}
+
+/* What is short in k, or short altogether, goes straight from memory to D. */
+static void short_sums_go_direct(void **state)
+{
+    static const carat_type direct[] = {CARAT_F16, CARAT_BF16, CARAT_F32};
+    (void)state;
+    for (int t = 0; t < 3; t++) {
+        assert_non_null(strstr(row_of(direct[t], 4527, 1871, 4), "direct_"));
+        assert_non_null(strstr(row_of(direct[t], 15151, 23, 1), "direct_"));
+        assert_non_null(strstr(row_of(direct[t], 60, 60, 60), "direct_"));
+        assert_non_null(strstr(row_of(direct[t], 17, 5, 9), "direct_"));
+        assert_null(strstr(row_of(direct[t], 4096, 4096, 4096), "direct_"));
+        assert_null(strstr(row_of(direct[t], 4096, 4096, 64), "direct_"));
+    }
 }
 
 /* The ways of one row to do a bf16 product whose operands run along k. */
@@ -836,7 +859,7 @@ static void messages_belong_to_threads(void **state)
 
 int main(void)
 {
-    struct CMUnitTest tests[14 + 2 * TYPES];
+    struct CMUnitTest tests[15 + 2 * TYPES];
     static char names[2 * TYPES][60];
     int count = 0;
     for (int t = 0; t < TYPES; t++) {
@@ -850,6 +873,7 @@ int main(void)
     tests[count++] = (struct CMUnitTest)cmocka_unit_test(rows_are_found_by_name);
     tests[count++] = (struct CMUnitTest)cmocka_unit_test(long_sums_of_few_tiles_are_split);
     tests[count++] = (struct CMUnitTest)cmocka_unit_test(small_rows_are_for_batches);
+    tests[count++] = (struct CMUnitTest)cmocka_unit_test(short_sums_go_direct);
     tests[count++] = (struct CMUnitTest)cmocka_unit_test(the_last_wave_is_shared);
     tests[count++] = (struct CMUnitTest)cmocka_unit_test(sharing_pays_for_idle_waves);
     tests[count++] = (struct CMUnitTest)cmocka_unit_test(what_no_grid_holds_is_refused);
