@@ -312,11 +312,26 @@ const struct ceiling *ceilings_of_type(const struct ceilings *ceilings, carat_ty
     return NULL;
 }
 
+/* Products of bf16 planes that stand for one of f32. */
+#define PLANE_PRODUCTS 6
+
+/* f32 of standard accuracy may be multiplied as sums of bf16 planes, on Hopper's tensor unit. */
+static bool is_of_planes(const carat_gemm_problem *problem, const struct ceiling *unit)
+{
+    return problem->type_a == CARAT_F32 && unit && strcmp(unit->name, "ceiling_wgmma_bf16") == 0;
+}
+
 const struct ceiling *ceilings_of_problem(const struct ceilings *ceilings, const carat_gemm_problem *problem)
 {
-    return problem->type_a == CARAT_F32 && problem->accuracy == CARAT_ACCURACY_FAST
-               ? fastest_unit(ceilings, &units_of_tf32)
-               : ceilings_of_type(ceilings, problem->type_a);
+    if (problem->type_a != CARAT_F32 || problem->accuracy == CARAT_ACCURACY_STRICT) {
+        return ceilings_of_type(ceilings, problem->type_a);
+    }
+    if (problem->accuracy == CARAT_ACCURACY_FAST) {
+        return fastest_unit(ceilings, &units_of_tf32);
+    }
+    const struct ceiling *unit = ceilings_of_type(ceilings, CARAT_F32);
+    const struct ceiling *planes = find(ceilings, "ceiling_wgmma_bf16");
+    return planes && unit && planes->value / PLANE_PRODUCTS > unit->value ? planes : unit;
 }
 
 struct floor ceilings_floor(const struct ceilings *ceilings, const carat_gemm_problem *problem)
@@ -330,7 +345,9 @@ struct floor ceilings_floor(const struct ceilings *ceilings, const carat_gemm_pr
         return (struct floor){0};
     }
     double traffic = workload_bytes(problem) / (memory->value * 1e9);
-    floor.unit_seconds = workload_operations(problem) / (floor.unit->value * 1e12);
+    double operations =
+        workload_operations(problem) * (is_of_planes(problem, floor.unit) ? PLANE_PRODUCTS : 1);
+    floor.unit_seconds = operations / (floor.unit->value * 1e12);
     floor.seconds = floor.unit_seconds > traffic ? floor.unit_seconds : traffic;
     floor.bound = floor.unit_seconds > traffic ? floor.unit : memory;
     return floor;

@@ -37,12 +37,14 @@ carat_status ceilings_measure(struct timer *timer, double seconds, size_t bytes,
 double ceilings_value(const struct ceilings *ceilings, const char *name);
 
 /*
- * The ceiling of the fastest unit that does products of a type in the accuracy asked for by default; NULL where none
- * is known.
+ * The ceiling of the fastest unit that does products of a type as they are, f32 in f32; NULL where none is known.
  */
 const struct ceiling *ceilings_of_type(const struct ceilings *ceilings, carat_type type);
 
-/* The same of a problem, with the accuracy that it asks for. */
+/*
+ * The same of a problem, with the accuracy that it asks for. Of f32 in standard accuracy it may be bf16's, which
+ * has six products to do for one: ceilings_floor() counts them.
+ */
 const struct ceiling *ceilings_of_problem(const struct ceilings *ceilings, const carat_gemm_problem *problem);
 
 /* The least time in which the device can do a problem. What is not known is 0. NULL knows none. */

@@ -13,15 +13,15 @@ void contender_close(struct contender *contender)
 
 const char *accuracy_name(const carat_gemm_problem *problem)
 {
+    static const char *const names[] = {"standard", "strict", "fast"};
     switch (problem->type_a) {
     case CARAT_F32:
-        return problem->accuracy == CARAT_ACCURACY_FAST ? "fast" : "strict";
     case CARAT_E4M3:
     case CARAT_E5M2:
-        return problem->accuracy == CARAT_ACCURACY_FAST ? "fast" : "default";
+        return names[problem->accuracy];
     case CARAT_F16:
     case CARAT_BF16:
-        return problem->accuracy == CARAT_ACCURACY_STRICT ? "strict" : "default";
+        return problem->accuracy == CARAT_ACCURACY_STRICT ? "strict" : "standard";
     default:
         return "strict";
     }

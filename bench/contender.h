@@ -53,7 +53,7 @@ carat_status contender_open_blas(struct place *place, const char *path, struct c
 /* NULL is allowed. */
 void contender_close(struct contender *contender);
 
-/* "strict": fused multiply-adds in the type of the sums; "fast": asked for as such; "default": between them. */
+/* "strict": fused multiply-adds in the type of the sums; "fast": asked for as such; "standard": between them. */
 const char *accuracy_name(const carat_gemm_problem *problem);
 
 /* Opens the first of the shared libraries that is there; names ends with NULL. NULL where none is. */

@@ -22,7 +22,7 @@ struct carat_contender {
     enum step_kind step;         /* of the way, where one_step */
     bool one_step;
     carat_plan *plan;
-    struct plan given; /* of the way */
+    struct plan given; /* of the way, or of a row of planes, which needs a split before it */
     struct problem problem;
     union scalar one;
     union scalar zero;
@@ -61,6 +61,25 @@ static void keep_step(struct plan *plan, enum step_kind kind)
     plan->step_count = kept;
 }
 
+static bool is_of_planes(const struct carat_contender *contender)
+{
+    return contender->row && contender->row->planes > 0;
+}
+
+/* Readies the plan that is given, or one step of it. */
+static carat_status prepare_given(struct contender *contender)
+{
+    struct carat_contender *self = (struct carat_contender *)contender;
+    struct device *device = contender->place->device;
+    snprintf(contender->plan, sizeof(contender->plan), "%.*s", (int)sizeof(contender->plan) - 1,
+             self->given.explanation);
+    if (self->one_step) {
+        keep_step(&self->given, self->step);
+    }
+    contender->launches = self->given.step_count;
+    return device->functions->prepare(device, &self->given);
+}
+
 static carat_status prepare(struct contender *contender, const struct workload *workload)
 {
     struct carat_contender *self = (struct carat_contender *)contender;
@@ -68,8 +87,13 @@ static carat_status prepare(struct contender *contender, const struct workload *
     self->one = scalar_of(workload->problem.type_cd, 1);
     self->zero = scalar_of(workload->problem.type_cd, 0);
     if (self->row) {
+        struct device *device = contender->place->device;
         CARAT_TRY(problem_check(&workload->problem, &self->problem));
-        CARAT_TRY(cuda_kernel_check(contender->place->device, self->row));
+        CARAT_TRY(cuda_kernel_check(device, self->row));
+        if (is_of_planes(self)) {
+            CARAT_TRY(plan_choose_row(&device->traits, &self->problem, self->row, &self->given));
+            return prepare_given(contender);
+        }
         contender->launches = 1;
         snprintf(contender->plan, sizeof(contender->plan), "%s", self->row->name);
         return CARAT_OK;
@@ -78,13 +102,7 @@ static carat_status prepare(struct contender *contender, const struct workload *
         struct device *device = contender->place->device;
         CARAT_TRY(problem_check(&workload->problem, &self->problem));
         CARAT_TRY(plan_of_candidate(&device->traits, &self->problem, self->way, &self->given));
-        snprintf(contender->plan, sizeof(contender->plan), "%.*s", (int)sizeof(contender->plan) - 1,
-                 self->given.explanation);
-        if (self->one_step) {
-            keep_step(&self->given, self->step);
-        }
-        contender->launches = self->given.step_count;
-        return device->functions->prepare(device, &self->given);
+        return prepare_given(contender);
     }
     carat_gemm_problem problem = workload->problem;
     if (contender->epilogue) {
@@ -106,7 +124,7 @@ static carat_status run(struct contender *contender, const struct workload *work
     const void *a = workload_a(workload, set);
     const void *b = workload_b(workload, set);
     void *d = workload_d(workload, set);
-    if (self->row) {
+    if (self->row && !is_of_planes(self)) {
         struct operands operands = {
             .alpha = &self->one, .a = a, .b = b, .beta = &self->zero, .c = NULL, .d = d};
         return cuda_gemm_with(contender->place->device, self->row, &self->problem, &operands,
@@ -118,7 +136,7 @@ static carat_status run(struct contender *contender, const struct workload *work
         .scale_a = workload_scale(workload),
         .scale_b = workload_scale(workload),
     };
-    if (self->way) {
+    if (self->way || self->row) {
         struct device *device = contender->place->device;
         struct operands operands;
         CARAT_TRY(problem_operands(&self->problem, &self->one, a, b, &self->zero, NULL, d, &how, &operands));

@@ -17,12 +17,13 @@ void dtype_name(const carat_gemm_problem *problem, char *name, size_t size)
 {
     const char *type_a = carat_type_name(problem->type_a);
     bool fast = strcmp(accuracy_name(problem), "fast") == 0;
+    const char *ending = fast ? "-fast" : problem->accuracy == CARAT_ACCURACY_STRICT ? "-strict" : "";
     if (problem->type_a == CARAT_F32 && fast) {
         snprintf(name, size, "tf32");
     } else if (problem->type_a == problem->type_b) {
-        snprintf(name, size, "%s%s", type_a, fast ? "-fast" : "");
+        snprintf(name, size, "%s%s", type_a, ending);
     } else {
-        snprintf(name, size, "%s:%s%s", type_a, carat_type_name(problem->type_b), fast ? "-fast" : "");
+        snprintf(name, size, "%s:%s%s", type_a, carat_type_name(problem->type_b), ending);
     }
 }
 

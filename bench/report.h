@@ -23,7 +23,7 @@ json_t *report_result(const struct contender *contender, const carat_gemm_proble
 /* "timed", "skipped", "wrong", "failed", "cannot" */
 const char *outcome_name(enum outcome outcome);
 
-/* "bf16", "tf32", "e4m3-fast", "e4m3:e5m2", ...: the types of A and B, and the accuracy where it is fast. */
+/* "bf16", "tf32", "f32-strict", "e4m3:e5m2-fast", ...: the types of A and B, and the accuracy asked for. */
 void dtype_name(const carat_gemm_problem *problem, char *name, size_t size);
 
 /* "NN", "NT", "TN" or "TT" of a column-major problem. */

@@ -35,21 +35,22 @@ static bool is_layout(const char *text)
 /* The type and the accuracy that a word asks for. */
 static carat_status read_dtype(const char *place, const char *word, struct shape *shape)
 {
-    static const char fast[] = "-fast";
     if (strlen(word) >= sizeof(shape->dtype)) {
         return fail(CARAT_INVALID_ARGUMENT, "%s: '%s' is no element type", place, word);
     }
     snprintf(shape->dtype, sizeof(shape->dtype), "%s", word);
     char name[sizeof(shape->dtype)];
-    size_t length = strlen(word);
-    size_t ending = sizeof(fast) - 1;
     if (strcmp(word, "tf32") == 0) {
         word = "f32-fast";
-        length = strlen(word);
     }
-    if (length > ending && strcmp(word + length - ending, fast) == 0) {
+    size_t length = strlen(word);
+    const char *ending = strrchr(word, '-');
+    if (ending && strcmp(ending, "-fast") == 0) {
         shape->accuracy = CARAT_ACCURACY_FAST;
-        length -= ending;
+        length = (size_t)(ending - word);
+    } else if (ending && strcmp(ending, "-strict") == 0) {
+        shape->accuracy = CARAT_ACCURACY_STRICT;
+        length = (size_t)(ending - word);
     }
     snprintf(name, sizeof(name), "%.*s", (int)length, word);
     if (!parse_type(name, &shape->type)) {
@@ -202,7 +203,7 @@ carat_status shapes_add_fast(struct shapes *shapes)
         struct shape shape = shapes->items[i];
         status = append(&both, &shape);
         bool is_float8 = shape.type == CARAT_E4M3 || shape.type == CARAT_E5M2;
-        if (status == CARAT_OK && is_float8 && shape.accuracy != CARAT_ACCURACY_FAST) {
+        if (status == CARAT_OK && is_float8 && shape.accuracy == CARAT_ACCURACY_STANDARD) {
             shape.accuracy = CARAT_ACCURACY_FAST;
             snprintf(shape.dtype, sizeof(shape.dtype), "%s-fast", carat_type_name(shape.type));
             status = append(&both, &shape);

@@ -3,8 +3,8 @@
  *
  *     dtype  layout  m n k [batch]
  *
- * dtype is a type's name, or one with "-fast" behind it where the fast accuracy is asked for; "tf32" is
- * "f32-fast". layout is two letters N or T, of op(A) and op(B), column-major. # begins a comment.
+ * dtype is a type's name, or one with "-fast" or "-strict" behind it where that accuracy is asked for; "tf32"
+ * is "f32-fast". layout is two letters N or T, of op(A) and op(B), column-major. # begins a comment.
  */
 #ifndef CARAT_BENCH_SHAPES_H
 #define CARAT_BENCH_SHAPES_H

@@ -518,7 +518,7 @@ int command_bench(int argc, char **argv)
          .target = &request.shapes,
          .value = "FILE",
          .help = "the products to run: lines of type, layout of op(A) op(B), m n k [batch]; \"tf32\" is f32\n"
-                 "with fast accuracy; more files may follow as arguments"},
+                 "with fast accuracy, \"f32-strict\" with strict; more files may follow as arguments"},
         {.name = "--random",
          .kind = OPTION_COUNT,
          .target = &request.random,
@@ -642,7 +642,7 @@ int command_bench(int argc, char **argv)
             "Carat's, from the better of calls and graphs; then of both as calls on a stream, and of both "
             "as\n"
             "replays of a graph; and who the better one was. cublaslt runs the fastest of 16 candidates.\n"
-            "8-bit floats of a file run twice: by default, and with fast accuracy (\"e4m3-fast\").\n"
+            "8-bit floats of a file run twice: with standard accuracy, and with fast (\"e4m3-fast\").\n"
             "The exit code is 1 where a result was wrong.\n\n"
             "  carat bench --shapes bench/shapes/square.txt --against cublas,cublaslt --json out.json\n"
             "  carat bench --random 200 --seed 7 --type bf16 --summary",

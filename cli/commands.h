@@ -18,6 +18,7 @@ int command_gemm(int argc, char **argv);
 int command_ladder(int argc, char **argv);
 int command_bench(int argc, char **argv);
 int command_verify(int argc, char **argv);
+int command_accuracy(int argc, char **argv);
 int command_ceiling(int argc, char **argv);
 int command_explain(int argc, char **argv);
 int command_tune(int argc, char **argv);

@@ -23,8 +23,10 @@ static const char *layout_of_row(const struct kernel *row)
 /* Whether a row is for the problem's types, in whatever layout and accuracy. */
 static bool row_is_of_type(const struct kernel *row, const struct problem *problem)
 {
-    int element_b = row->element_b ? row->element_b : row->element;
-    return row->operation == OPERATION_GEMM && row->element == (int)problem->type_a &&
+    /* Sums of bf16 planes are f32. */
+    int element = row->planes > 0 ? ELEMENT_F32 : row->element;
+    int element_b = row->element_b ? row->element_b : element;
+    return row->operation == OPERATION_GEMM && element == (int)problem->type_a &&
            element_b == (int)problem->type_b;
 }
 
@@ -39,8 +41,14 @@ static void why_not(struct device *device, const struct kernel *row, const struc
         snprintf(why, size, "it%s", needs ? needs + strlen(row->name) : message);
     } else if (row->accuracy == ACCURACY_FAST && problem->accuracy != CARAT_ACCURACY_FAST) {
         snprintf(why, size, "its sums are those of the fast accuracy, which was not asked for");
+    } else if (row->rescues) {
+        snprintf(why, size, "it only computes what bf16 planes cannot hold, behind a product of planes");
+    } else if (row->planes > 0 && problem->accuracy == CARAT_ACCURACY_STRICT) {
+        snprintf(why, size, "its sums are those of the standard accuracy, but strict was asked for");
     } else if (row->layout != LAYOUT_ANY && strcmp(layout_of_row(row), layout) != 0) {
         snprintf(why, size, "it is for layout %s", layout_of_row(row));
+    } else if (row->planes > 0) {
+        snprintf(why, size, "it is for k of 32 and more, without bias and activation");
     } else if (!kernel_multiplies(row, &device->traits, problem)) {
         snprintf(why, size, "leading dimensions, strides or k are no multiples of %d bytes%s", row->alignment,
                  row->ld_limit ? ", or too large" : "");
@@ -56,7 +64,7 @@ static void print_treatment(const struct problem *p, const struct candidate *can
     const struct problem *to = &candidate->product;
     bool packs[2] = {candidate->packs_a, candidate->packs_b};
     bool turns[2] = {to->trans_a != p->trans_a, to->trans_b != p->trans_b};
-    const char *converted = to->type_a != p->type_a ? " as f16" : "";
+    const char *converted = to->planes > 0 ? " as bf16 planes" : to->type_a != p->type_a ? " as f16" : "";
     snprintf(text, size, "-");
     size_t length = 0;
     for (int i = 0; i < 2; i++) {
@@ -91,7 +99,7 @@ static void print_candidate(const struct place *place, const struct plan *plan,
     const struct device_traits *traits = &place->device->traits;
     const struct kernel *row = candidate->kernel;
     double megahertz = place->info.core_clock_khz > 0 ? place->info.core_clock_khz / 1e3 : 1e3;
-    char tile[32], time[32] = "", treatment[64], sums[64] = "";
+    char tile[32], time[32] = "", treatment[80], sums[64] = "";
     snprintf(tile, sizeof(tile), "%dx%dx%d", row->tile_m, row->tile_n, row->tile_k);
     print_treatment(&plan->problem, candidate, treatment, sizeof(treatment));
     if (measured > 0) {
@@ -311,13 +319,15 @@ int command_explain(int argc, char **argv)
     int bias = CARAT_BIAS_NONE;
     int activation = CARAT_ACTIVATION_NONE;
     int64_t ways = 0;
+    int accuracy = CARAT_ACCURACY_STANDARD;
+    bool accuracy_given = false;
     bool measure = false;
     const struct option options[] = {
         {.name = "--type",
          .kind = OPTION_TEXT,
          .target = &type_text,
          .value = "TYPE",
-         .help = "the element type (f32); tf32, and e4m3-fast and the like, ask for fast accuracy"},
+         .help = "the element type (f32); tf32, e4m3-fast, f32-strict and the like ask for an accuracy too"},
         {.name = "--type-b",
          .kind = OPTION_TEXT,
          .target = &type_b,
@@ -328,6 +338,12 @@ int command_explain(int argc, char **argv)
          .target = &type_d,
          .value = "TYPE",
          .help = "of C and D (the type's own result)"},
+        {.name = "--accuracy",
+         .kind = OPTION_CHOICE,
+         .target = &accuracy,
+         .choices = "standard|strict|fast",
+         .given = &accuracy_given,
+         .help = "how exact the sums must be (standard, or what the type says)"},
         {.name = "--bias",
          .kind = OPTION_CHOICE,
          .target = &bias,
@@ -417,6 +433,12 @@ int command_explain(int argc, char **argv)
     }
     carat_gemm_problem problem = shape_problem(&shapes.items[0]);
     shapes_free(&shapes);
+    if (accuracy_given && problem.accuracy != CARAT_ACCURACY_STANDARD && (int)problem.accuracy != accuracy) {
+        return usage_error(argv[0], "--type %s asks for another accuracy than --accuracy does", type_text);
+    }
+    if (accuracy_given) {
+        problem.accuracy = (carat_accuracy)accuracy;
+    }
     if ((type_b && !parse_type(type_b, &problem.type_b)) ||
         (type_d && !parse_type(type_d, &problem.type_cd))) {
         return usage_error(argv[0], "--type-b or --type-d is no element type");

@@ -154,9 +154,10 @@ static bool parse_line(int argc, char **argv, struct request *request, struct li
          "fortran|c", NULL},
         {"--device", 0, OPTION_TEXT, &line->device, "DEVICE", "auto, cpu, cuda or cuda:N (auto)", NULL, NULL},
         {"--accuracy", 0, OPTION_CHOICE, &request->accuracy, NULL,
-         "how the sums are computed; fast rounds f32 to tf32, and leaves the\n"
-         "sums of 8-bit floats to the tensor unit alone",
-         "default|strict|fast", &line->accuracy_given},
+         "how the sums are computed; strict does without tensor cores for f32,\n"
+         "fast rounds f32 to tf32 and leaves the sums of 8-bit floats to the\n"
+         "tensor unit alone",
+         "standard|strict|fast", &line->accuracy_given},
         {"--bias", 0, OPTION_CHOICE, &request->bias, NULL, "add a number to each row of D, or to each column",
          "none|row|column", NULL},
         {"--bias-file", 0, OPTION_TEXT, &request->paths[MATRIX_BIAS], "FILE",

@@ -91,12 +91,15 @@ static bool has_instruction(const struct device_traits *traits, const struct ins
            traits->compute_capability <= instruction->most;
 }
 
-/* What the rows of a type are counted under: f32 that may be rounded to tf32 is a type of its own. */
+/*
+ * What the rows of a type are counted under: f32 that may be rounded to tf32 is a type of its own, and sums of bf16
+ * planes are f32.
+ */
 static const char *row_type_name(const struct kernel *row)
 {
     return row->element == ELEMENT_F32 && row->accuracy == ACCURACY_FAST
                ? "tf32"
-               : carat_type_name((carat_type)row->element);
+               : carat_type_name(row->planes > 0 ? CARAT_F32 : (carat_type)row->element);
 }
 
 /* Of "gemm/wgmma.cu", "wgmma". */

@@ -70,7 +70,8 @@ static const struct kernel *kernel_of(const struct ladder *ladder, const struct 
     if (carat_plan_create(ladder->field.stages[0].place.context, problem, &plan) != CARAT_OK) {
         return NULL;
     }
-    const struct kernel *kernel = plan->plan.steps[plan_has(&plan->plan, STEP_PACK)].kernel;
+    bool prepares = plan_has(&plan->plan, STEP_PACK) || plan_has(&plan->plan, STEP_SPLIT);
+    const struct kernel *kernel = plan->plan.steps[prepares].kernel;
     carat_plan_destroy(plan);
     return kernel;
 }
@@ -298,6 +299,9 @@ static void print_head(const struct ladder *ladder, int64_t size)
 static carat_status run_size(struct ladder *ladder, int64_t size)
 {
     carat_gemm_problem problem = carat_gemm_describe(ladder->type, size, size, size);
+    if (ladder->type == CARAT_F32) {
+        problem.accuracy = CARAT_ACCURACY_STRICT; /* as all of its rungs are */
+    }
     problem.lda = problem.ldb = problem.ldc = problem.ldd = size;
     double operations = workload_operations(&problem);
     struct field *field = &ladder->field;

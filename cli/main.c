@@ -16,6 +16,7 @@ static const struct command {
     {"ladder", command_ladder, "run the ladder of kernels, from the first one writes to the library's own"},
     {"bench", command_bench, "time the shapes of a file beside other libraries"},
     {"verify", command_verify, "measure the errors of every kernel over families of input"},
+    {"accuracy", command_accuracy, "measure how far each setting is from the true product, beside others"},
     {"explain", command_explain, "say how a product would be computed, and why"},
     {"ceiling", command_ceiling, "measure what this device does at most"},
     {"tune", command_tune, "measure the kernels, so that the best one is chosen on this device"},

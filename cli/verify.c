@@ -54,26 +54,28 @@ struct kind {
 };
 
 static const struct kind kinds[] = {
-    {CARAT_F32, CARAT_F32, CARAT_F32, CARAT_ACCURACY_DEFAULT, false},
+    {CARAT_F32, CARAT_F32, CARAT_F32, CARAT_ACCURACY_STANDARD, false},
+    {CARAT_F32, CARAT_F32, CARAT_F32, CARAT_ACCURACY_STRICT, false},
     {CARAT_F32, CARAT_F32, CARAT_F32, CARAT_ACCURACY_FAST, false},
-    {CARAT_F64, CARAT_F64, CARAT_F64, CARAT_ACCURACY_DEFAULT, false},
-    {CARAT_F16, CARAT_F16, CARAT_F16, CARAT_ACCURACY_DEFAULT, false},
-    {CARAT_F16, CARAT_F16, CARAT_F32, CARAT_ACCURACY_DEFAULT, false},
-    {CARAT_BF16, CARAT_BF16, CARAT_BF16, CARAT_ACCURACY_DEFAULT, false},
-    {CARAT_BF16, CARAT_BF16, CARAT_F32, CARAT_ACCURACY_DEFAULT, false},
-    {CARAT_E4M3, CARAT_E4M3, CARAT_BF16, CARAT_ACCURACY_DEFAULT, false},
-    {CARAT_E4M3, CARAT_E5M2, CARAT_BF16, CARAT_ACCURACY_DEFAULT, false},
-    {CARAT_E5M2, CARAT_E4M3, CARAT_BF16, CARAT_ACCURACY_DEFAULT, false},
-    {CARAT_E5M2, CARAT_E5M2, CARAT_BF16, CARAT_ACCURACY_DEFAULT, false},
-    {CARAT_E4M3, CARAT_E4M3, CARAT_F32, CARAT_ACCURACY_DEFAULT, false},
-    {CARAT_E4M3, CARAT_E4M3, CARAT_F16, CARAT_ACCURACY_DEFAULT, true},
-    {CARAT_E4M3, CARAT_E4M3, CARAT_E4M3, CARAT_ACCURACY_DEFAULT, true},
+    {CARAT_F64, CARAT_F64, CARAT_F64, CARAT_ACCURACY_STANDARD, false},
+    {CARAT_F16, CARAT_F16, CARAT_F16, CARAT_ACCURACY_STANDARD, false},
+    {CARAT_F16, CARAT_F16, CARAT_F32, CARAT_ACCURACY_STANDARD, false},
+    {CARAT_BF16, CARAT_BF16, CARAT_BF16, CARAT_ACCURACY_STANDARD, false},
+    {CARAT_BF16, CARAT_BF16, CARAT_F32, CARAT_ACCURACY_STANDARD, false},
+    {CARAT_E4M3, CARAT_E4M3, CARAT_BF16, CARAT_ACCURACY_STANDARD, false},
+    {CARAT_E4M3, CARAT_E5M2, CARAT_BF16, CARAT_ACCURACY_STANDARD, false},
+    {CARAT_E5M2, CARAT_E4M3, CARAT_BF16, CARAT_ACCURACY_STANDARD, false},
+    {CARAT_E5M2, CARAT_E5M2, CARAT_BF16, CARAT_ACCURACY_STANDARD, false},
+    {CARAT_E4M3, CARAT_E4M3, CARAT_F32, CARAT_ACCURACY_STANDARD, false},
+    {CARAT_E4M3, CARAT_E4M3, CARAT_F16, CARAT_ACCURACY_STANDARD, true},
+    {CARAT_E4M3, CARAT_E4M3, CARAT_E4M3, CARAT_ACCURACY_STANDARD, true},
+    {CARAT_E4M3, CARAT_E4M3, CARAT_BF16, CARAT_ACCURACY_STRICT, false},
     {CARAT_E4M3, CARAT_E4M3, CARAT_BF16, CARAT_ACCURACY_FAST, false},
     {CARAT_E4M3, CARAT_E4M3, CARAT_F32, CARAT_ACCURACY_FAST, false},
     {CARAT_E5M2, CARAT_E4M3, CARAT_F32, CARAT_ACCURACY_FAST, false},
-    {CARAT_S32, CARAT_S32, CARAT_S32, CARAT_ACCURACY_DEFAULT, false},
-    {CARAT_S8, CARAT_S8, CARAT_S32, CARAT_ACCURACY_DEFAULT, false},
-    {CARAT_S8, CARAT_S8, CARAT_F32, CARAT_ACCURACY_DEFAULT, false},
+    {CARAT_S32, CARAT_S32, CARAT_S32, CARAT_ACCURACY_STANDARD, false},
+    {CARAT_S8, CARAT_S8, CARAT_S32, CARAT_ACCURACY_STANDARD, false},
+    {CARAT_S8, CARAT_S8, CARAT_F32, CARAT_ACCURACY_STANDARD, false},
 };
 enum { KIND_COUNT = sizeof(kinds) / sizeof(kinds[0]) };
 
@@ -97,16 +99,19 @@ static carat_gemm_problem packed_problem(const struct kind *kind, int ops, int64
     return problem;
 }
 
-/* As dtypes are written in shape files: "e4m3", "e4m3:e5m2-fast", "tf32". */
+/* As dtypes are written in shape files: "e4m3", "e4m3:e5m2-fast", "f32-strict", "tf32". */
 static void kind_name(const struct kind *kind, char *name, size_t size)
 {
     carat_gemm_problem problem = packed_problem(kind, 0, 1, 1, 1);
     dtype_name(&problem, name, size);
 }
 
-/* Whether a kind is of the dtype that was asked for: "e4m3" is all that begins with it. */
-static bool kind_wanted(const struct kind *kind, const char *word)
+/* Whether a kind is of the dtype that was asked for ("e4m3" is all that begins with it), and the accuracy; -1: any. */
+static bool kind_wanted(const struct kind *kind, const char *word, int accuracy)
 {
+    if (accuracy >= 0 && (int)kind->accuracy != accuracy) {
+        return false;
+    }
     char name[32];
     kind_name(kind, name, sizeof(name));
     size_t length = word ? strlen(word) : 0;
@@ -130,7 +135,7 @@ static double worst_ulps(const carat_gemm_problem *problem, bool cuda)
     if (problem->type_a == CARAT_F32) {
         return 2 * additions + 0x1p24 * 0x1p-10; /* two operands, 2^-11 each */
     }
-    if (is_float8(problem->type_a) && cuda) {
+    if (is_float8(problem->type_a) && cuda && problem->accuracy != CARAT_ACCURACY_STRICT) {
         /* 32 products and the sum so far are cut off 13 bits below the largest of them. */
         double run = fast ? k : fmin(k, FLOAT8_RUN);
         return 2 * additions + 0x1p24 * fmin(1, 33.0 / 32 * run * 0x1p-13);
@@ -322,14 +327,22 @@ static carat_status try_contender(struct contender *contender, struct input *inp
     return CARAT_OK;
 }
 
-/* Whether a row computes products of a kind, and of no other accuracy. */
+/* The accuracy of a row's sums. Of f32, those of planes are standard, and those in f32 itself strict. */
+static carat_accuracy accuracy_of_row(const struct kernel *row)
+{
+    return row->accuracy == ACCURACY_FAST                    ? CARAT_ACCURACY_FAST
+           : row->element == ELEMENT_F32 && row->planes == 0 ? CARAT_ACCURACY_STRICT
+                                                             : CARAT_ACCURACY_STANDARD;
+}
+
+/* Whether a row computes products of a kind, and of no other accuracy. One that rescues computes none by itself. */
 static bool row_is_of_kind(const struct kernel *row, const struct kind *kind)
 {
-    int element_b = row->element_b ? row->element_b : row->element;
+    int element = row->planes > 0 ? ELEMENT_F32 : row->element; /* sums of bf16 planes */
+    int element_b = row->element_b ? row->element_b : element;
     bool product = row->operation == OPERATION_GEMM || row->operation == OPERATION_LADDER;
-    bool fast = row->accuracy == ACCURACY_FAST;
-    return product && row->element == (int)kind->type_a && element_b == (int)kind->type_b &&
-           fast == (kind->accuracy == CARAT_ACCURACY_FAST);
+    return product && !row->rescues && element == (int)kind->type_a && element_b == (int)kind->type_b &&
+           accuracy_of_row(row) == kind->accuracy;
 }
 
 /* Notes the version of the contender that was added last. */
@@ -563,7 +576,7 @@ static carat_status verify_all_of(struct verify *verify, const struct kind *kind
 {
     CARAT_TRY(verify_kind(verify, kind));
     bool own_result = kind->type_cd == carat_gemm_describe(kind->type_a, 1, 1, 1).type_cd;
-    bool plain = kind->accuracy == CARAT_ACCURACY_DEFAULT && kind->type_a == kind->type_b;
+    bool plain = kind->accuracy == CARAT_ACCURACY_STANDARD && kind->type_a == kind->type_b;
     if (!is_integer(kind->type_a) && own_result && plain) {
         CARAT_TRY(verify_epilogues(verify, kind));
     }
@@ -579,6 +592,7 @@ int command_verify(int argc, char **argv)
     const char *json_path = NULL;
     const char *kernel = NULL;
     int against = 0;
+    int accuracy = -1;
     int64_t size = 192;
     int64_t deepest = 262144;
     const struct option options[] = {
@@ -591,7 +605,12 @@ int command_verify(int argc, char **argv)
          .kind = OPTION_TEXT,
          .target = &type_text,
          .value = "TYPE",
-         .help = "only this element type of A; also tf32, and e4m3-fast and the like"},
+         .help = "only this element type of A; also tf32, e4m3-fast, f32-strict and the like"},
+        {.name = "--accuracy",
+         .kind = OPTION_CHOICE,
+         .target = &accuracy,
+         .choices = "standard|strict|fast",
+         .help = "only this accuracy; f16, bf16, f64 and integers are verified in standard alone"},
         {.name = "--kernel",
          .kind = OPTION_TEXT,
          .target = &kernel,
@@ -641,11 +660,16 @@ int command_verify(int argc, char **argv)
     carat_device_kind kind;
     int index;
     bool known = false;
+    bool any = false;
     for (int i = 0; i < KIND_COUNT; i++) {
-        known = known || kind_wanted(&kinds[i], type_text);
+        known = known || kind_wanted(&kinds[i], type_text, -1);
+        any = any || kind_wanted(&kinds[i], type_text, accuracy);
     }
     if (!known) {
         return usage_error(argv[0], "'%s' is no element type", type_text);
+    }
+    if (!any) {
+        return usage_error(argv[0], "%s is not verified in that accuracy", type_text);
     }
     if (!parse_device(device, &kind, &index)) {
         return usage_error(argv[0], "--device is '%s', but should be auto, cpu, cuda or cuda:N", device);
@@ -673,7 +697,7 @@ int command_verify(int argc, char **argv)
     fprintf(verify.table, "carat %s on %s\n", carat_version(), verify.field.stages[0].place.info.name);
     carat_status status = CARAT_OK;
     for (int i = 0; i < KIND_COUNT && status == CARAT_OK; i++) {
-        if (kind_wanted(&kinds[i], type_text)) {
+        if (kind_wanted(&kinds[i], type_text, accuracy)) {
             status = verify_all_of(&verify, &kinds[i]);
         }
     }

@@ -18,7 +18,7 @@ struct kernel {
     int arch_specific;  /* 1 for 90a: this architecture and no later one */
     int operation;      /* OPERATION_... */
     int element;        /* ELEMENT_... of A and B */
-    int element_bytes;  /* transpose and pack: the size of an element */
+    int element_bytes;  /* transpose, pack and split: the size of an element */
     int converts;       /* pack: 1 where 8-bit floats become f16 */
     int element_b;      /* of B where it is another than A's, else 0 */
     int accuracy;       /* ACCURACY_FAST: only for who allows it; 0: for all */
@@ -38,6 +38,8 @@ struct kernel {
     int cluster;      /* blocks of a cluster; 0 means 1 */
     int consumers;    /* warpgroups that multiply, beside one that copies */
     int swapped;      /* 1: the instruction's rows run along n, not along m */
+    int planes;       /* matrices whose sum an operand is, one behind the other; 0: it is one itself */
+    int rescues;      /* 1: computes what rows with planes refuse, see verdict_arguments */
     int stream;       /* 1: clusters may share tiles' steps evenly, see tensor_gemm_arguments */
     int early; /* 1: waits by itself for the kernels before it, so that it may be launched before they end */
     int rung;  /* of the ladder, 1 and up */

@@ -48,7 +48,9 @@
 #define CARRY_CYCLES 5000.0
 #define SHORT_COLUMN 32
 /* And for each element of a tile of longer ones, which threads store one by one. */
-#define ODD_ELEMENT_CYCLES 0.3
+#define ODD_ELEMENT_CYCLES 0.35
+/* The same of rows whose threads store their own sums. */
+#define STORE_ELEMENT_CYCLES 0.3
 /*
  * Where clusters share tiles: cycles until one sees what another has handed on, bytes a cycle at which a block writes
  * its sums of a tile or reads another's, and the most clusters that share one.
@@ -72,6 +74,7 @@
  */
 #define MEMORY_RATE 16.0
 #define READ_RATE 18.5
+#define WRITE_RATE 10.5 /* to memory, where nothing else is to do */
 #define CACHE_RATE 28.0
 #define ENGINE_RATE 38.0
 #define ENGINE_RATE_OFF_LINES 25.0
@@ -88,8 +91,38 @@
 #define LOAD_CYCLES 750.0
 #define ODD_LOAD_CYCLES 3000.0
 #define WASTED_LOAD 4.0
-/* From the launch of a block that goes straight from memory to D to its first product, and from its last to its end. */
-#define DIRECT_CYCLES 700.0
+/*
+ * Rows that go straight from memory to D: cycles before and after all tiles, of one tile, of each element
+ * that is stored, and of each later chunk of k, which nothing hides.
+ */
+#define DIRECT_CYCLES 200.0
+#define DIRECT_TILE_CYCLES 1150.0
+#define DIRECT_ELEMENT_CYCLES 0.15
+#define LATER_CHUNK_CYCLES 1200.0
+/*
+ * Thin rows: cycles before the first round of k and after the last, of a round, in which the warps fetch
+ * TILE_K of k, and where each warp has all of k for itself. By multiply-adds of the plain unit each column
+ * costs more. How much longer it takes where what is narrower than a word begins anywhere, and what one more
+ * tile of a multiprocessor takes of all that: they hardly help each other.
+ */
+#define THIN_CYCLES 1500.0
+#define THIN_ROUND_CYCLES 2400.0
+#define THIN_ALONE_CYCLES 1500.0
+#define PLAIN_THIN_CYCLES 1200.0
+#define PLAIN_THIN_COLUMN_CYCLES 330.0
+#define PLAIN_THIN_ROUND_CYCLES 700.0
+#define PLAIN_THIN_ROUND_COLUMN_CYCLES 300.0
+#define ODD_THIN 1.4
+#define ONE_MORE_THIN 0.8
+/*
+ * Those that read all that they have of k at once: cycles of a round, and for each byte of an element and row
+ * of a warp. Where the long operand runs across k, each thread has so many k of one row on the way, and that
+ * takes so long.
+ */
+#define DOTS_CYCLES 1000.0
+#define DOTS_BYTE_CYCLES 150.0
+#define DOTS_AHEAD 8
+#define DOTS_ACROSS_CYCLES 1200.0
 
 /* ---- What a row can do ---- */
 
@@ -106,8 +139,8 @@ static bool has_types(const struct kernel *kernel, const struct problem *p)
     int element_b = kernel->element_b ? kernel->element_b : kernel->element;
     /* The tensor unit keeps sums of 8-bit floats in fewer than 24 bits. */
     bool cuts_sums = kernel->element == ELEMENT_E4M3 || kernel->element == ELEMENT_E5M2;
-    return kernel->element == (int)p->type_a && element_b == (int)p->type_b &&
-           (kernel->accuracy != ACCURACY_FAST || p->accuracy == CARAT_ACCURACY_FAST) &&
+    return kernel->element == (int)p->type_a && element_b == (int)p->type_b && kernel->planes == p->planes &&
+           !kernel->rescues && (kernel->accuracy != ACCURACY_FAST || p->accuracy == CARAT_ACCURACY_FAST) &&
            !(cuts_sums && p->accuracy == CARAT_ACCURACY_STRICT);
 }
 
@@ -192,13 +225,33 @@ static const struct kernel *pack_row(const struct device_traits *traits, size_t 
     return NULL;
 }
 
+/* ---- Tiles ---- */
+
+static int64_t ceiling(int64_t x, int64_t y) { return x / y + (x % y != 0); }
+static int64_t round_up(int64_t x, int64_t unit) { return ceiling(x, unit) * unit; }
+
+static int blocks_of_cluster(const struct kernel *kernel)
+{
+    return kernel->cluster > 1 ? kernel->cluster : 1;
+}
+
+/* Tiles of the whole product, whole clusters of them; false where there are more than a grid can have. */
+static bool count_blocks(const struct kernel *kernel, const struct problem *p, int parts, int64_t *blocks)
+{
+    int cluster = blocks_of_cluster(kernel);
+    int64_t tiles_m = ceiling(p->m, (int64_t)kernel->tile_m * (kernel->swapped ? 1 : cluster));
+    int64_t tiles_n = ceiling(p->n, (int64_t)kernel->tile_n * (kernel->swapped ? cluster : 1));
+    int64_t count = cluster;
+    return !__builtin_mul_overflow(count, tiles_m, &count) &&
+           !__builtin_mul_overflow(count, tiles_n, &count) &&
+           !__builtin_mul_overflow(count, (int64_t)parts, &count) &&
+           !__builtin_mul_overflow(count, p->batch, blocks) && *blocks <= MOST_BLOCKS;
+}
+
 /* ---- What is multiplied: A and B as they are, or packed ---- */
 
 /* What happens to an operand before the product. */
 enum treatment { AS_IT_IS, PACKED, TURNED };
-
-static int64_t ceiling(int64_t x, int64_t y) { return x / y + (x % y != 0); }
-static int64_t round_up(int64_t x, int64_t unit) { return ceiling(x, unit) * unit; }
 
 static double extent_elements(struct extent extent)
 {
@@ -264,6 +317,81 @@ static bool treat(const struct device_traits *traits, const struct problem *p, e
            to->ldb * size / PACK_BYTES < MOST_BLOCKS;
 }
 
+/* ---- What is multiplied: sums of bf16 planes ---- */
+
+#define PLANES 3
+#define LEAST_SPLIT_K 32 /* below, the unit's cut sums may be off by more than a chain of roundings */
+/* Parts of D that a product may leave alone, see verdict_arguments: the lowest tiles' rows, and columns. */
+#define LEAST_SPOILED_ROWS 32
+#define SPOILED_COLUMNS 16
+
+int64_t split_blocks(const struct kernel *kernel, const struct device_traits *traits)
+{
+    return (int64_t)traits->multiprocessors * (kernel->min_blocks > 0 ? kernel->min_blocks : 1);
+}
+
+/* The first row that runs on the device, splits f32 or rescues what cannot be split. */
+static const struct kernel *row_of(const struct device_traits *traits, int operation, bool rescues)
+{
+    for (int i = 0; i < carat_catalog_count; i++) {
+        const struct kernel *kernel = &carat_catalog[i];
+        if (kernel->operation == operation && (kernel->rescues != 0) == rescues &&
+            kernel_runs_on(kernel, traits)) {
+            return kernel;
+        }
+    }
+    return NULL;
+}
+
+/* Lays one operand out as planes, each as if it were a matrix of its own. */
+static int64_t lay_out_planes(int64_t length, int64_t count, int64_t batch, int64_t *ld, int64_t *stride)
+{
+    bool shared = *stride == 0 || batch == 1;
+    *ld = round_up(length, PACKED_UNIT / 2);
+    *stride = shared ? 0 : PLANES * *ld * count;
+    return round_up(*ld * count * PLANES * (shared ? 1 : batch) * 2, WORKSPACE_UNIT);
+}
+
+/*
+ * The product of f32 with A and B as sums of bf16 planes, which hold all of their bits; false where that is not
+ * wanted, or has no rows. (A row that rescues knows alpha and beta alone.)
+ */
+static bool split(const struct device_traits *traits, const struct problem *p, struct candidate *candidate)
+{
+    struct problem *to = &candidate->product;
+    *candidate = (struct candidate){.product = *p, .packs_a = true, .packs_b = true};
+    candidate->pack = row_of(traits, OPERATION_SPLIT, false);
+    candidate->rescue = row_of(traits, OPERATION_GEMM, true);
+    double bytes = ((double)p->m + (double)p->n + 2 * PACKED_UNIT) * ((double)p->k + PACKED_UNIT) *
+                   (double)p->batch * 2 * PLANES;
+    if (p->type_a != CARAT_F32 || p->accuracy == CARAT_ACCURACY_STRICT || p->k < LEAST_SPLIT_K ||
+        !problem_is_plain(p) || !candidate->pack || !candidate->rescue || bytes > 0x1p60) {
+        return false;
+    }
+    to->type_a = to->type_b = CARAT_BF16;
+    to->planes = PLANES;
+    to->align_a = to->align_b = MAP_ALIGNMENT;
+    candidate->packed_bytes =
+        lay_out_planes(p->trans_a ? p->k : p->m, p->trans_a ? p->m : p->k, p->batch, &to->lda, &to->stride_a);
+    candidate->packed_b_at = candidate->packed_bytes;
+    candidate->packed_bytes +=
+        lay_out_planes(p->trans_b ? p->n : p->k, p->trans_b ? p->k : p->n, p->batch, &to->ldb, &to->stride_b);
+    candidate->verdicts_at = candidate->packed_bytes;
+    candidate->packed_bytes +=
+        round_up(split_blocks(candidate->pack, traits) * (int64_t)sizeof(uint32_t), WORKSPACE_UNIT);
+    candidate->spoiled_at = candidate->packed_bytes;
+    double parts = (double)ceiling(p->m, LEAST_SPOILED_ROWS) * (double)ceiling(p->n, SPOILED_COLUMNS);
+    if (parts * (double)p->batch > 0x1p50) {
+        return false;
+    }
+    candidate->packed_bytes +=
+        round_up((int64_t)parts * p->batch * (int64_t)sizeof(uint32_t), WORKSPACE_UNIT);
+    int64_t tiles;
+    return count_blocks(candidate->rescue, p, 1, &tiles);
+}
+
+/* ---- What it costs to pack ---- */
+
 /* Bytes that a pack of one operand moves, each element read once and written once. */
 static double packed_traffic(struct extent to, size_t from_bytes, bool turned)
 {
@@ -278,6 +406,15 @@ static double pack_factor(const struct device_traits *traits, const struct kerne
     double columns = (double)to.columns * (double)(to.stride == 0 ? 1 : to.batch);
     struct tuning_point point = {{log2((double)to.rows), log2(columns)}};
     return traits->tuning ? tuning_factor(traits->tuning, pack, turned, point, NULL) : 1;
+}
+
+/* A split, and the launch behind the product that finds nothing to rescue. */
+static double splitting_cycles(const struct device_traits *traits, const struct candidate *candidate)
+{
+    const struct problem *to = &candidate->product;
+    double elements = extent_elements(problem_extent_a(to)) + extent_elements(problem_extent_b(to));
+    double bytes = elements * (4 + 2 * PLANES);
+    return 2 * KERNEL_CYCLES + bytes / (MEMORY_RATE * traits->multiprocessors);
 }
 
 /* A launch of its own. */
@@ -302,24 +439,6 @@ static double packing_cycles(const struct device_traits *traits, const struct pr
 
 /* ---- What it would cost ---- */
 
-static int blocks_of_cluster(const struct kernel *kernel)
-{
-    return kernel->cluster > 1 ? kernel->cluster : 1;
-}
-
-/* Tiles of the whole product, whole clusters of them; false where there are more than a grid can have. */
-static bool count_blocks(const struct kernel *kernel, const struct problem *p, int parts, int64_t *blocks)
-{
-    int cluster = blocks_of_cluster(kernel);
-    int64_t tiles_m = ceiling(p->m, (int64_t)kernel->tile_m * (kernel->swapped ? 1 : cluster));
-    int64_t tiles_n = ceiling(p->n, (int64_t)kernel->tile_n * (kernel->swapped ? cluster : 1));
-    int64_t count = cluster;
-    return !__builtin_mul_overflow(count, tiles_m, &count) &&
-           !__builtin_mul_overflow(count, tiles_n, &count) &&
-           !__builtin_mul_overflow(count, (int64_t)parts, &count) &&
-           !__builtin_mul_overflow(count, p->batch, blocks) && *blocks <= MOST_BLOCKS;
-}
-
 /* Whether a row is for one thin operand: then RATE is of what reading the other one could reach. */
 static bool is_thin(const struct kernel *kernel)
 {
@@ -329,6 +448,9 @@ static bool is_thin(const struct kernel *kernel)
 /* Whether a row is for short k, from memory to D with nothing between: it multiplies no k that is not there. */
 static bool is_direct(const struct kernel *kernel) { return kernel->k_limit > 0; }
 
+/* Whether a thin row fetches all that it has of k at once: for small products. */
+static bool is_dots(const struct kernel *kernel) { return is_thin(kernel) && kernel->stages == 1; }
+
 /* Whether a row's products run on the tensor unit, by instructions of one warp. */
 static bool multiplies_by_warp(const struct kernel *kernel)
 {
@@ -336,7 +458,7 @@ static bool multiplies_by_warp(const struct kernel *kernel)
                        kernel->element == ELEMENT_S8 || kernel->element == ELEMENT_E4M3 ||
                        kernel->element == ELEMENT_E5M2 ||
                        (kernel->element == ELEMENT_F32 && kernel->accuracy == ACCURACY_FAST);
-    return !kernel->tensor_maps && tensor_type && kernel->warp_m > 0;
+    return !kernel->tensor_maps && tensor_type && kernel->warp_m > 0 && !is_dots(kernel);
 }
 
 /* Whether a row begins to fetch what it multiplies next only when it needs it; other blocks have to fill the time. */
@@ -359,7 +481,9 @@ static double load_cycles(const struct kernel *kernel, const struct problem *p)
 double kernel_unit_rate(const struct kernel *kernel)
 {
     if (kernel->tensor_maps || multiplies_by_warp(kernel)) {
-        double rate = 4096.0 / (double)carat_type_size((carat_type)kernel->element);
+        /* Of three planes each the six largest products are summed, of two the three largest. */
+        double products = kernel->planes > 0 ? kernel->planes * (kernel->planes + 1) / 2.0 : 1;
+        double rate = 4096.0 / products / (double)carat_type_size((carat_type)kernel->element);
         return kernel->tensor_maps ? rate : rate * OF_ONE_WARP;
     }
     switch (kernel->element) {
@@ -480,6 +604,55 @@ static double carry_cycles(const struct kernel *kernel, const struct problem *p)
     return by_engine ? 0 : p->m < SHORT_COLUMN ? CARRY_CYCLES : all;
 }
 
+/* Whether columns of A and B begin at multiples of 16 bytes. */
+static bool lies_aligned(const struct problem *p)
+{
+    int64_t size = (int64_t)carat_type_size(p->type_a);
+    return (p->lda * size | p->ldb * size | p->align_a | p->align_b) % MAP_ALIGNMENT == 0;
+}
+
+/* What a block of a row that has all of its k on the way at once waits for. */
+static double dots_cycles(const struct kernel *kernel, const struct problem *p, double k)
+{
+    bool along_k = kernel->swapped ? !p->trans_b || p->ldb == 1 : p->trans_a || p->lda == 1;
+    double length = kernel->swapped ? kernel->tile_n : kernel->tile_m;
+    double rows = kernel->swapped ? kernel->warp_n : kernel->warp_m;
+    double size = (double)carat_type_size(p->type_a);
+    double across = ceil(k * length / (DOTS_AHEAD * (double)kernel_threads(kernel)));
+    return along_k ? ceil(k / kernel->tile_k) * (DOTS_CYCLES + DOTS_BYTE_CYCLES * size * rows)
+                   : across * DOTS_ACROSS_CYCLES;
+}
+
+/* What a block of another thin row waits for. */
+static double thin_round_cycles(const struct kernel *kernel, const struct problem *p, double k)
+{
+    double rounds = k / kernel->tile_k;
+    double columns = kernel->swapped ? kernel->tile_m : kernel->tile_n;
+    bool odd = carat_type_size(p->type_a) < 4 && !lies_aligned(p);
+    bool alone =
+        kernel_threads(kernel) / 32 * kernel->warp_m * kernel->warp_n == kernel->tile_m * kernel->tile_n;
+    double cycles = multiplies_by_warp(kernel)
+                        ? THIN_CYCLES + (alone ? THIN_ALONE_CYCLES : 0) + rounds * THIN_ROUND_CYCLES
+                        : PLAIN_THIN_CYCLES + PLAIN_THIN_COLUMN_CYCLES * columns +
+                              rounds * (PLAIN_THIN_ROUND_CYCLES + PLAIN_THIN_ROUND_COLUMN_CYCLES * columns);
+    return cycles * (odd ? ODD_THIN : 1);
+}
+
+/* Cycles of a multiprocessor's tiles of a thin row: each waits for memory, round after round. */
+static double thin_cycles(const struct kernel *kernel, const struct problem *p, double k, double mine)
+{
+    return is_dots(kernel) ? mine * dots_cycles(kernel, p, k)
+                           : (1 + ONE_MORE_THIN * (mine - 1)) * thin_round_cycles(kernel, p, k);
+}
+
+/* The same of a row that goes straight from memory to D, beside the multiplying. */
+static double direct_cycles(const struct kernel *kernel, double k, double mine)
+{
+    double stored = DIRECT_ELEMENT_CYCLES * kernel->tile_m * kernel->tile_n;
+    double later = fmax(0, ceil(k / kernel->tile_k) - 1) * ceil(mine / most_resident(kernel));
+    return DIRECT_CYCLES + mine * (DIRECT_TILE_CYCLES + stored) + later * LATER_CHUNK_CYCLES;
+}
+
 static double product_cycles(const struct device_traits *traits, const struct candidate *candidate)
 {
     const struct kernel *kernel = candidate->kernel;
@@ -492,8 +665,8 @@ static double product_cycles(const struct device_traits *traits, const struct ca
     double resident = mine < fit ? mine : fit;
     double busy = fit > 1 ? ALONE + (1 - ALONE) * resident / fit : 1;
 
-    double k = (double)(candidate->parts > 1 ? candidate->k_per_part : p->k);
-    k = is_direct(kernel) ? k : ceil(k / kernel->tile_k) * kernel->tile_k;
+    double used_k = (double)(candidate->parts > 1 ? candidate->k_per_part : p->k);
+    double k = is_direct(kernel) ? used_k : ceil(used_k / kernel->tile_k) * kernel->tile_k;
     if (kernel->element == ELEMENT_F64 && aligned_elements(kernel, p) > 1 &&
         (p->lda * (int64_t)sizeof(double) % SECTOR != 0 || p->ldb * (int64_t)sizeof(double) % SECTOR != 0)) {
         rate *= OFF_SECTOR;
@@ -501,11 +674,18 @@ static double product_cycles(const struct device_traits *traits, const struct ca
     double multiply = (double)kernel->tile_m * kernel->tile_n * k / (kernel_unit_rate(kernel) * rate * busy);
     double fetch = fetch_cycles(kernel, p) * k;
     double wait = fetches_late(kernel) ? k / kernel->tile_k * load_cycles(kernel, p) / resident : 0;
+    if (is_thin(kernel)) {
+        return fmax(mine * fmax(multiply, fetch), thin_cycles(kernel, p, used_k, mine));
+    }
+    if (is_direct(kernel)) {
+        return mine * fmax(multiply, fetch) + direct_cycles(kernel, k, mine);
+    }
     /* A share of tiles has one piece more than it is tiles long. */
     double pieces = candidate->stream_tiles > 0 ? ceil(mine) + 1 : mine;
-    double between = kernel->tensor_maps
-                         ? BLOCK_CYCLES + (pieces - 1) * TILE_CYCLES + pieces * carry_cycles(kernel, p)
-                         : ceil(mine / fit) * (is_direct(kernel) ? DIRECT_CYCLES : BLOCK_CYCLES);
+    double between =
+        kernel->tensor_maps
+            ? BLOCK_CYCLES + (pieces - 1) * TILE_CYCLES + pieces * carry_cycles(kernel, p)
+            : ceil(mine / fit) * BLOCK_CYCLES + mine * STORE_ELEMENT_CYCLES * kernel->tile_m * kernel->tile_n;
     return mine * fmax(fmax(multiply, fetch), wait) + between;
 }
 
@@ -527,10 +707,15 @@ static double multiply_cycles(const struct device_traits *traits, const struct p
         /* Of the thin operand each block has a piece, which is not read as well: where it is long, twice. */
         struct extent thin = candidate->kernel->swapped ? problem_extent_a(to) : problem_extent_b(to);
         inputs += extent_elements(thin) * (double)thin.element_bytes;
-        inputs *= MEMORY_RATE / (READ_RATE * rate_of(candidate->kernel));
+        /* Where more blocks would fit on a multiprocessor than there are, too little is on the way. */
+        double fit = most_resident(candidate->kernel);
+        double resident = fmin(fit, ceil((double)candidate->blocks / traits->multiprocessors));
+        double busy = fit > 1 ? ALONE + (1 - ALONE) * resident / fit : 1;
+        inputs *= MEMORY_RATE / (READ_RATE * rate_of(candidate->kernel) * busy);
     }
     double outputs = candidate->bare ? (double)candidate->partial_bytes : results;
-    return fmax(product_cycles(traits, candidate), memory_cycles(traits, inputs + outputs));
+    double written = outputs / (WRITE_RATE * traits->multiprocessors);
+    return fmax(product_cycles(traits, candidate), fmax(memory_cycles(traits, inputs + outputs), written));
 }
 
 /* Cycles of one more kernel that finishes bare sums. */
@@ -557,12 +742,19 @@ struct search {
 /* How much of a tile's side is in use, where the problem has less than one tile. */
 static double used_share(int64_t length, int tile) { return fmin(1, (double)length / tile); }
 
+#define THIN_K_STEP 128
+
 bool kernel_is_narrow(const struct kernel *kernel)
 {
     return !is_direct(kernel) && (kernel->tile_m <= 16 || kernel->tile_n <= 16);
 }
 
-int kernel_k_step(const struct kernel *kernel) { return is_direct(kernel) ? 1 : kernel->tile_k; }
+int kernel_k_step(const struct kernel *kernel)
+{
+    /* Small thin products have less k than a tile. */
+    int thin = kernel->tile_k < THIN_K_STEP ? kernel->tile_k : THIN_K_STEP;
+    return is_direct(kernel) ? 1 : is_thin(kernel) ? thin : kernel->tile_k;
+}
 
 /* How thin a problem is for a row, in powers of two, see tuning_axes(). */
 static double thinness(const struct kernel *kernel, const struct problem *to)
@@ -584,8 +776,6 @@ static struct tuning_point product_point(const struct device_traits *traits,
 {
     const struct kernel *kernel = candidate->kernel;
     const struct problem *to = &candidate->product;
-    int64_t size = (int64_t)carat_type_size(to->type_a);
-    bool aligned = (to->lda * size | to->ldb * size | to->align_a | to->align_b) % MAP_ALIGNMENT == 0;
     int64_t k = candidate->parts > 1 ? candidate->k_per_part : to->k > 0 ? to->k : 1;
     double steps = (double)ceiling(k, kernel_k_step(kernel));
     double load = (double)candidate->blocks / traits->multiprocessors;
@@ -594,7 +784,7 @@ static struct tuning_point product_point(const struct device_traits *traits,
         steps *= load;
         load = 1;
     }
-    *variant = to->trans_a << 2 | to->trans_b << 1 | aligned;
+    *variant = to->trans_a << 2 | to->trans_b << 1 | lies_aligned(to);
     return (struct tuning_point){{
         log2(load > 1 ? ceil(load) : load),
         log2(steps),
@@ -645,6 +835,9 @@ static double candidate_cycles(const struct search *search, struct candidate *ca
         double reduce = reduce_cycles(traits, (double)candidate->partial_bytes, results);
         cycles += traits->tuning ? corrected_reduce(search, candidate, reduce) : reduce;
     }
+    if (candidate->rescue) {
+        return cycles + splitting_cycles(traits, candidate);
+    }
     return candidate->pack ? cycles + packing_cycles(traits, p, candidate) : cycles;
 }
 
@@ -676,7 +869,9 @@ static bool complete(const struct search *search, const struct kernel *kernel, i
     candidate->bare = parts > 1 || !kernel_finishes(kernel, p);
     candidate->partial_bytes = candidate->bare ? partial_bytes(p, parts) : 0;
     int64_t most = parts > 1 ? MOST_PARTIALS : search->limited ? MOST_WORKSPACE : INT64_MAX - 1;
-    if (ceiling(k, candidate->k_per_part) != parts || (candidate->bare && !search->reduce) ||
+    /* Partial sums would be finished before it is known whether they count. */
+    bool too_early = candidate->bare && candidate->rescue;
+    if (ceiling(k, candidate->k_per_part) != parts || (candidate->bare && !search->reduce) || too_early ||
         candidate->partial_bytes > most ||
         !count_blocks(kernel, &candidate->product, parts, &candidate->blocks)) {
         return false;
@@ -803,6 +998,10 @@ static void search_all(struct search *search)
     if (narrow) {
         search_treatments(search, true);
     }
+    struct candidate parts;
+    if (!search->always_pack && split(search->traits, p, &parts)) {
+        search_rows(search, &parts);
+    }
 }
 
 static struct search search_of(const struct device_traits *traits, const struct problem *p)
@@ -846,7 +1045,11 @@ static void explain(const struct search *search, struct plan *plan)
     bool converted = to->type_a != p->type_a;
     char packed[160] = "";
     char sums[200] = "";
-    if (best->pack) {
+    if (best->rescue) {
+        snprintf(packed, sizeof(packed),
+                 "; A and B split into %d bf16 planes by %s, which %s multiplies itself where they cannot be",
+                 to->planes, best->pack->name, best->rescue->name);
+    } else if (best->pack) {
         /* The caller's A may be the canonical B. */
         const char *words_a = treatment_words(best->packs_a, to->trans_a != p->trans_a, converted);
         const char *words_b = treatment_words(best->packs_b, to->trans_b != p->trans_b, converted);
@@ -921,17 +1124,22 @@ static carat_status settle(const struct search *search, struct plan *plan)
     plan->packs_a = best->packs_a;
     plan->packs_b = best->packs_b;
     plan->packed_b_at = (size_t)best->packed_b_at;
+    plan->verdicts_at = (size_t)best->verdicts_at;
+    plan->spoiled_at = (size_t)best->spoiled_at;
     plan->partials_at = (size_t)best->packed_bytes;
     plan->workspace_bytes = (size_t)(best->packed_bytes + best->partial_bytes);
     plan->parts = best->parts;
     plan->k_per_part = best->k_per_part;
     plan->stream_tiles = best->stream_tiles;
     if (best->pack) {
-        plan->steps[plan->step_count++] = (struct step){STEP_PACK, best->pack};
+        plan->steps[plan->step_count++] = (struct step){best->rescue ? STEP_SPLIT : STEP_PACK, best->pack};
     }
     plan->steps[plan->step_count++] = (struct step){STEP_MULTIPLY, best->kernel};
     if (best->bare) {
         plan->steps[plan->step_count++] = (struct step){STEP_REDUCE, search->reduce};
+    }
+    if (best->rescue) {
+        plan->steps[plan->step_count++] = (struct step){STEP_RESCUE, best->rescue};
     }
     explain(search, plan);
     return CARAT_OK;

@@ -11,8 +11,10 @@
 enum step_kind {
     STEP_BLAS,     /* the CPU device's multiplication, whole */
     STEP_PACK,     /* copies A, B or both into workspace, as the product's kernel wants them */
+    STEP_SPLIT,    /* writes A and B into workspace as sums of bf16 planes, and says whether they can be */
     STEP_MULTIPLY, /* a product kernel */
-    STEP_REDUCE    /* adds the parts of K, and finishes the sums */
+    STEP_REDUCE,   /* adds the parts of K, and finishes the sums */
+    STEP_RESCUE    /* computes the problem from A and B themselves, where they could not be split */
 };
 
 struct step {
@@ -27,9 +29,11 @@ struct plan {
     int step_count;
     int parts;          /* of K */
     int64_t k_per_part; /* a multiple of the kernel's TILE_K */
-    bool packs_a;       /* to the workspace's beginning; its layout and type are the product's */
+    bool packs_a;       /* or splits, to the workspace's beginning; its layout and type are the product's */
     bool packs_b;
     size_t packed_b_at; /* where in the workspace, in bytes */
+    size_t verdicts_at; /* what the blocks of a split say of A and B */
+    size_t spoiled_at;  /* which parts of D the product has left alone, see verdict_arguments */
     size_t partials_at; /* or, with stream_tiles, what clusters hand to each other: the flags first */
     int64_t
         stream_tiles; /* of the product's kernel, see tensor_gemm_arguments; 0: every cluster has its own */
@@ -74,8 +78,9 @@ carat_status plan_choose_row(const struct device_traits *traits, const struct pr
 /* One way to compute a problem, and what the model thinks of it. */
 struct candidate {
     const struct kernel *kernel;
-    const struct kernel *pack; /* NULL: A and B are multiplied where they lie */
-    struct problem product;    /* as in struct plan, and so on */
+    const struct kernel *pack;   /* or split; NULL: A and B are multiplied where they lie */
+    const struct kernel *rescue; /* of what cannot be split; NULL: nothing is split */
+    struct problem product;      /* as in struct plan, and so on */
     bool packs_a;
     bool packs_b;
     bool bare; /* the sums go to workspace, and a reduce row finishes them */
@@ -84,7 +89,9 @@ struct candidate {
     int64_t blocks;       /* tiles of all parts and problems */
     int64_t stream_tiles; /* the first so many tiles of clusters are shared evenly by all; 0: none */
     int64_t packed_b_at;
-    int64_t packed_bytes;
+    int64_t verdicts_at;
+    int64_t spoiled_at;
+    int64_t packed_bytes;  /* with the verdicts and what is spoiled */
     int64_t partial_bytes; /* bare sums, or what clusters hand to each other */
     double cycles;         /* of the whole, by the model */
     bool corrected;        /* by a table that knows the row */
@@ -133,7 +140,10 @@ bool kernel_multiplies(const struct kernel *kernel, const struct device_traits *
 /* Whether a row is for problems with a side that other rows' tiles would hardly use. */
 bool kernel_is_narrow(const struct kernel *kernel);
 
-/* What k is counted by on a row's grids of measured times: its TILE_K; of rows for short k, 1. */
+/*
+ * What k is counted by on a row's grids of measured times: its TILE_K; of rows for short k, 1; of thin ones, which small
+ * products have too, no more than 128.
+ */
 int kernel_k_step(const struct kernel *kernel);
 
 /* Of a row with persistent blocks, the clusters that the device holds at a time: among them tiles are shared. */
@@ -144,6 +154,9 @@ int64_t kernel_clusters(const struct kernel *kernel, const struct device_traits 
  * TILE_M * TILE_N words of 4 bytes for each block.
  */
 int64_t kernel_flag_bytes(const struct kernel *kernel, const struct device_traits *traits);
+
+/* The most blocks that a split is launched with: as many as the device holds. */
+int64_t split_blocks(const struct kernel *kernel, const struct device_traits *traits);
 
 /* Multiply-adds a cycle and multiprocessor of the unit that a row's products run on. */
 double kernel_unit_rate(const struct kernel *kernel);

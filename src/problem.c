@@ -47,7 +47,7 @@ carat_gemm_problem carat_gemm_describe(carat_type type, int64_t m, int64_t n, in
         .n = n,
         .k = k,
         .batch = 1,
-        .accuracy = CARAT_ACCURACY_DEFAULT,
+        .accuracy = CARAT_ACCURACY_STANDARD,
     };
 }
 
@@ -311,7 +311,7 @@ static carat_status words_check(const carat_gemm_problem *p)
     CARAT_TRY(choice_check("type_a", (int)p->type_a, CARAT_F32, CARAT_E5M2, "carat_type"));
     CARAT_TRY(choice_check("type_b", (int)p->type_b, CARAT_F32, CARAT_E5M2, "carat_type"));
     CARAT_TRY(choice_check("type_cd", (int)p->type_cd, CARAT_F32, CARAT_E5M2, "carat_type"));
-    CARAT_TRY(choice_check("accuracy", (int)p->accuracy, CARAT_ACCURACY_DEFAULT, CARAT_ACCURACY_FAST,
+    CARAT_TRY(choice_check("accuracy", (int)p->accuracy, CARAT_ACCURACY_STANDARD, CARAT_ACCURACY_FAST,
                            "carat_accuracy"));
     CARAT_TRY(choice_check("bias", (int)p->bias, CARAT_BIAS_NONE, CARAT_BIAS_PER_COLUMN, "carat_bias"));
     if (p->bias != CARAT_BIAS_NONE) {

@@ -37,6 +37,7 @@ struct problem {
     /* A and B begin at multiples of so many bytes: MOST_ALIGNMENT until a call says less. */
     int align_a;
     int align_b;
+    int planes; /* bf16 matrices whose sum A is, and B, each behind the one before; 0: they are what they are */
     carat_accuracy accuracy;
     bool bias;
     bool bias_along_n; /* a number a column of the canonical D; else a number a row */

@@ -332,6 +332,8 @@ carat_gemm_problem tuning_problem(const struct kernel *kernel, bool trans_a, boo
     }
     if (kernel->accuracy == ACCURACY_FAST) {
         problem.accuracy = CARAT_ACCURACY_FAST;
+    } else if (kernel->element == ELEMENT_F32) {
+        problem.accuracy = CARAT_ACCURACY_STRICT; /* standard may have other ways, which are not the row's */
     }
     return problem;
 }

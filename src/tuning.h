@@ -100,9 +100,9 @@ double tuning_factor(const struct tuning_table *table, const struct kernel *kern
 
 /*
  * The points of the grid of an operation. Packs: length, columns. Reduces: elements, parts. Products: blocks a
- * multiprocessor; tiles of k in a part (k itself where a row has a K_LIMIT); and how thin the problem is: how much less of a tile is in use along n
- * than along m. Of a row with narrow tiles that is, below 0, how much of the tile's long side is in use, and
- * above, how many tiles stand side by side along the short one.
+ * multiprocessor; steps of k in a part, see kernel_k_step(); and how thin the problem is: how much less of a
+ * tile is in use along n than along m. Of a row with narrow tiles that is, below 0, how much of the tile's long
+ * side is in use, and above, how many tiles stand side by side along the short one.
  */
 enum { TUNING_MOST_KNOTS = 10 };
 struct tuning_axes {

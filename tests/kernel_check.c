@@ -371,6 +371,110 @@ static bool extras_destroy(struct extras *extras)
     return right;
 }
 
+/* ---- What rows with planes leave to one that rescues ---------------------------------------- */
+
+#define SPOILED_COLUMNS 16
+#define MOST_WORDS 70 /* of an operand; a warp takes 32 at a time */
+
+/* The words of a split and of a product, and what they come to. */
+struct leavings {
+    struct buffer words;
+    struct buffer spoiled;
+    verdict_arguments verdict;
+    bool refused; /* all of D */
+    bool any;     /* or some of it */
+};
+
+/* A word of a block that has seen magnitudes of these exponents. */
+static uint32_t exponents_word(int64_t largest, int64_t least)
+{
+    return (uint32_t)(largest << 8 | (255 - least));
+}
+
+/* Words of one operand with exponents from least to most, both of which are there, in a word each or in one. */
+static void random_exponents(uint32_t *words, int64_t count, int64_t least, int64_t most,
+                             struct random *random)
+{
+    for (int64_t i = 0; i < count; ++i) {
+        int64_t within = most > least + 1;
+        int64_t from = random_between(random, least + within, most - within);
+        int64_t to = random_between(random, from, most - within);
+        words[i] = random_one_in(random, 4) ? 0 : exponents_word(to, from);
+    }
+    int64_t one = random_one_in(random, 2) ? count - 1 : random_between(random, 0, count - 1);
+    int64_t other = random_one_in(random, 2) ? one : random_between(random, 0, count - 1);
+    /* What the same lane has seen before each of them is just short of it. */
+    for (int of_other = 0; of_other < 2 && most > least + 1; ++of_other) {
+        int64_t before = (of_other ? other : one) - 32;
+        if (before >= 0) {
+            words[before] = exponents_word(most - 1, least + 1);
+        }
+    }
+    words[one] = exponents_word(one == other ? most : least, least);
+    words[other] = exponents_word(most, one == other ? least : most);
+}
+
+static struct leavings leavings_create(int64_t m, int64_t n, int64_t batch, struct random *random)
+{
+    static const int32_t rows[] = {32, 64, 128, 192};
+    struct leavings leavings = {.verdict = {
+                                    .count_a = (int32_t)random_between(random, 1, MOST_WORDS),
+                                    .short_k = random_one_in(random, 2),
+                                    .spoiled_rows = rows[random_between(random, 0, 3)],
+                                }};
+    verdict_arguments *verdict = &leavings.verdict;
+    verdict->count = verdict->count_a + (int32_t)random_between(random, 1, MOST_WORDS);
+    leavings.words = buffer_create((size_t)verdict->count * sizeof(uint32_t), 4);
+    uint32_t *words = (uint32_t *)(void *)leavings.words.at;
+    for (int of_b = 0; of_b < 2; ++of_b) {
+        bool apart = random_one_in(random, 4);
+        int64_t least = random_one_in(random, 10)  ? 26
+                        : random_one_in(random, 2) ? 27
+                                                   : random_between(random, 27, 189);
+        int64_t most = least + (apart ? 65 : random_one_in(random, 2) ? 64 : random_between(random, 0, 64));
+        random_exponents(words + (of_b ? verdict->count_a : 0),
+                         of_b ? verdict->count - verdict->count_a : verdict->count_a, least, most, random);
+        leavings.refused |= least < 27 || (apart && verdict->short_k);
+    }
+    buffer_keep(&leavings.words);
+
+    int64_t parts = ceiling(m, verdict->spoiled_rows) * ceiling(n, SPOILED_COLUMNS) * batch;
+    leavings.spoiled = buffer_create((size_t)parts * sizeof(uint32_t), 4);
+    uint32_t *spoiled = (uint32_t *)(void *)leavings.spoiled.at;
+    /* None, one alone in a corner, every one in so many, or all. */
+    int64_t kind = random_between(random, 0, 3);
+    int every = (int)random_between(random, 1, 9);
+    leavings.any = leavings.refused;
+    for (int64_t i = 0; i < parts; ++i) {
+        bool is = kind == 1 ? i == parts - 1 : kind > 1 && random_one_in(random, every);
+        spoiled[i] = is ? (random_one_in(random, 2) ? 1 : 0x80000000) : 0;
+        leavings.any |= is;
+    }
+    buffer_keep(&leavings.spoiled);
+    verdict->words = words;
+    verdict->spoiled = spoiled;
+    return leavings;
+}
+
+/* Whether an element of D has been left to the row. */
+static bool is_left(const struct leavings *leavings, int64_t m, int64_t n, int64_t problem, int64_t i,
+                    int64_t j)
+{
+    int64_t rows = leavings->verdict.spoiled_rows;
+    int64_t strip = problem * ceiling(n, SPOILED_COLUMNS) + j / SPOILED_COLUMNS;
+    return leavings->refused || leavings->verdict.spoiled[strip * ceiling(m, rows) + i / rows] != 0;
+}
+
+static bool leavings_destroy(struct leavings *leavings)
+{
+    if (!leavings->words.memory) {
+        return true;
+    }
+    bool kept = buffer_is_kept(&leavings->words) && buffer_is_kept(&leavings->spoiled);
+    bool guarded = buffer_destroy(&leavings->words);
+    return kept & guarded & buffer_destroy(&leavings->spoiled);
+}
+
 /* ---- Products ------------------------------------------------------------------------------- */
 
 struct product {
@@ -382,6 +486,8 @@ struct product {
     const void *b;
     const void *c; /* as it was */
     const carat_run *run;
+    const struct leavings *leavings; /* of a row that rescues; else NULL */
+    const struct matrix *d;
     int64_t k_per_part;
     int parts;
     bool compensated;
@@ -412,6 +518,11 @@ static void tighten(const struct product *work, struct expected *expected)
 static struct expected expect_product(const void *context, int64_t problem, int64_t i, int64_t j)
 {
     const struct product *work = context;
+    if (work->leavings && !is_left(work->leavings, work->problem.m, work->problem.n, problem, i, j)) {
+        const struct matrix *d = work->d;
+        return (struct expected){element_get(d->type, d->buffer.before, problem * d->stride + j * d->ld + i),
+                                 0};
+    }
     struct expected expected = reference_gemm(&work->problem, work->alpha, work->a, work->b, work->beta,
                                               work->c, work->run, problem, i, j);
     tighten(work, &expected);
@@ -473,6 +584,11 @@ static carat_gemm_problem random_product(const struct kernel *row, struct random
     int64_t m = tall ? tall_length(random, row->tile_m) : random_length(random, row->tile_m, most_m);
     int64_t n = random_length(random, row->tile_n, most_n);
     int64_t k = random_one_in(random, 10) ? 0 : random_length(random, tile_k, most_k);
+    if (row->k_limit > 0 && random_one_in(random, 2)) {
+        /* One more than such a row fetches at once, or has threads along k for. */
+        int64_t edges[] = {tile_k + 1, 2, 5, 17};
+        k = edges[random_between(random, 0, 3)];
+    }
     if (random_one_in(random, 3)) {
         m = round_up(m, row->tile_m); /* blocks that lie inside whole, which may take another way */
         n = round_up(n, row->tile_n);
@@ -514,12 +630,18 @@ static bool check_product(const struct kernel *row, const struct cpu_kernel *ker
     struct extras extras = extras_create(p, values, random);
     work.run = extras_run(&extras, p);
     work.k_per_part = at_least_1(p->k);
-    if (row->operation == OPERATION_GEMM && random_one_in(random, 3)) {
+    bool splits_k = row->operation == OPERATION_GEMM && !row->rescues;
+    if (splits_k && random_one_in(random, 3)) {
         work.parts = (int)random_between(random, 2, 4);
         work.k_per_part = round_up(at_least_1(ceiling(p->k, work.parts)), row->tile_k);
     }
     /* Sums of one part may be wanted bare as well. */
-    bool bare = work.parts > 1 || (row->operation == OPERATION_GEMM && random_one_in(random, 8));
+    bool bare = work.parts > 1 || (splits_k && random_one_in(random, 8));
+    struct leavings leavings = {.any = true};
+    if (row->rescues) {
+        leavings = leavings_create(p->m, p->n, p->batch, random);
+        work.leavings = &leavings;
+    }
 
     bool trans_a = p->op_a == CARAT_TRANSPOSE;
     bool trans_b = p->op_b == CARAT_TRANSPOSE;
@@ -532,8 +654,9 @@ static bool check_product(const struct kernel *row, const struct cpu_kernel *ker
                                     values, random);
     struct matrix d = matrix_create(p->type_cd, p->m, p->n, p->batch, alignment_d, false, values, random);
     bool in_place = random_one_in(random, 3);
-    bool reads_ab = p->k > 0 && (bare || !scalar_is_zero(&alpha, scalar_type));
-    bool reads_c = !bare && !scalar_is_zero(&beta, scalar_type);
+    bool reads_ab = p->k > 0 && leavings.any && (bare || !scalar_is_zero(&alpha, scalar_type));
+    bool reads_c = !bare && leavings.any && !scalar_is_zero(&beta, scalar_type);
+    work.d = &d;
     p->lda = a.ld, p->ldb = b.ld, p->ldd = d.ld, p->ldc = in_place ? d.ld : c.ld;
     p->stride_a = a.stride, p->stride_b = b.stride, p->stride_d = d.stride,
     p->stride_c = in_place ? d.stride : c.stride;
@@ -586,6 +709,7 @@ static bool check_product(const struct kernel *row, const struct cpu_kernel *ker
         .k_per_part = work.k_per_part,
         .partials = bare ? partials.buffer.at : NULL,
         .epilogue = extras.epilogue,
+        .verdict = leavings.verdict,
     };
     if (getenv("KERNEL_VERBOSE")) {
         describe(&work); /* for where the sanitizer ends the program */
@@ -608,6 +732,7 @@ static bool check_product(const struct kernel *row, const struct cpu_kernel *ker
     guards &= buffer_destroy(&d.buffer);
     guards &= buffer_destroy(&partials.buffer);
     right &= guards || wrong(row, "writes past a buffer");
+    right &= leavings_destroy(&leavings) || wrong(row, "writes words that are given to it");
     if (!right) {
         describe(&work);
     }
@@ -1068,6 +1193,240 @@ static bool check_packing(const struct kernel *row, const struct cpu_kernel *ker
     return right & (guards || wrong(row, "writes past a buffer")) & scalar_destroy(&alpha);
 }
 
+/* ---- Splitting ------------------------------------------------------------------------------ */
+
+#define PARTS 3
+#define STRIP 8 /* elements that a thread takes at a time */
+
+/* One operand of a split: the matrices of a batch, and their parts, to.batch planes of which three are a problem's. */
+struct parted {
+    struct matrix from;
+    struct matrix to;
+};
+
+static uint32_t word_of(const struct matrix *matrix, int64_t index)
+{
+    uint32_t word;
+    memcpy(&word, matrix->buffer.before + (size_t)index * sizeof word, sizeof word);
+    return word;
+}
+
+/* Whether the parts can carry it. */
+static bool is_parted(uint32_t word)
+{
+    uint32_t magnitude = word & 0x7fffffff;
+    return magnitude == 0 || (magnitude >= 0x0d800000 && magnitude < 0x7f800000);
+}
+
+/* Exponents in a range of the matrix's own, fractions that round every way. */
+static uint32_t random_word(int64_t least, int64_t most, struct random *random)
+{
+    if (random_one_in(random, 12)) {
+        return random_one_in(random, 2) ? 0x80000000 : 0;
+    }
+    uint64_t bits = random_bits(random);
+    uint32_t fraction = (uint32_t)bits & 0x7fffff;
+    fraction = bits >> 60 == 0 ? 0x7fffff : bits >> 60 == 1 ? fraction | 0x7f8000 : fraction;
+    fraction = bits >> 60 == 2   ? (fraction & 0x7f0000) | 0x8000
+               : bits >> 60 == 3 ? fraction & 0x7f0080
+                                 : fraction;
+    return (uint32_t)random_between(random, least, most) << 23 | fraction |
+           ((uint32_t)(bits >> 32) & 0x80000000);
+}
+
+/* What the parts cannot carry, and what they just can. */
+static uint32_t special_word(struct random *random)
+{
+    static const uint32_t words[] = {0x7f800000, 0xff800000, 0x7fc00000, 0x7f800001, 0xffffffff, 0x0d7fffff,
+                                     0x8d7fffff, 0x00000001, 0x80000001, 0x00800000, 0x0d800000, 0x8d800001,
+                                     0x7f7fffff, 0xff7f8000, 0x7f7f7fff, 0x7f7f8001};
+    return words[random_bits(random) % (sizeof words / sizeof *words)];
+}
+
+static struct parted parted_create(int64_t batch, struct random *random)
+{
+    int64_t rows = random_between(random, 1, 700);
+    int64_t columns = random_between(random, 1, 60);
+    int64_t least = random_between(random, 27, 254);
+    int64_t most = random_between(random, least, 254);
+    int alignment = 1 << random_between(random, 2, 4);
+    struct parted parted;
+    parted.from =
+        matrix_create(CARAT_F32, rows, columns, batch, alignment, random_one_in(random, 3), PLAIN, random);
+    struct matrix *from = &parted.from;
+    int64_t problems = from->stride == 0 ? 1 : batch;
+    int64_t specials = random_one_in(random, 2) ? 0 : random_between(random, 1, 3);
+    uint32_t word;
+    for (int64_t i = 0; i < problems * columns * rows; ++i) {
+        int64_t at = i / rows / columns * from->stride + i / rows % columns * from->ld + i % rows;
+        word = random_word(least, most, random);
+        memcpy(from->buffer.at + (size_t)at * sizeof word, &word, sizeof word);
+    }
+    for (; specials > 0; --specials) {
+        /* Most of them in the corners. */
+        int64_t i = random_one_in(random, 3) ? random_between(random, 0, rows - 1) : rows - 1;
+        int64_t j = random_one_in(random, 3) ? random_between(random, 0, columns - 1) : columns - 1;
+        int64_t at = random_between(random, 0, problems - 1) * from->stride + j * from->ld + i;
+        word = special_word(random);
+        memcpy(from->buffer.at + (size_t)at * sizeof word, &word, sizeof word);
+        if (i > 0 && random_one_in(random, 2)) {
+            /* Ahead of it the largest that there is, which what is refused has to outdo. */
+            word = 0x7f7fffff;
+            memcpy(from->buffer.at + (size_t)(at - 1) * sizeof word, &word, sizeof word);
+        }
+    }
+    buffer_keep(&from->buffer);
+    parted.to = (struct matrix){
+        .type = CARAT_BF16,
+        .rows = round_up(rows, 64) + 64 * random_between(random, 0, 2) * random_between(random, 0, 1),
+        .columns = columns + random_between(random, 0, 3) * random_between(random, 0, 3),
+        .batch = PARTS * problems,
+    };
+    parted.to.ld = parted.to.rows;
+    parted.to.stride = parted.to.rows * parted.to.columns;
+    parted.to.buffer = buffer_create((size_t)(parted.to.stride * parted.to.batch) * sizeof(uint16_t), 0);
+    memset(parted.to.buffer.at, 0xff, parted.to.buffer.bytes);
+    buffer_keep(&parted.to.buffer);
+    return parted;
+}
+
+static split_operand parted_operand(const struct parted *parted)
+{
+    return (split_operand){
+        .from = parted->from.buffer.at,
+        .to = parted->to.buffer.at,
+        .rows = parted->from.rows,
+        .columns = parted->from.columns,
+        .ld = parted->from.ld,
+        .stride = parted->from.stride,
+        .columns_to = parted->to.columns,
+        .ld_to = parted->to.ld,
+        .problems = parted->to.batch / PARTS,
+    };
+}
+
+/* The nearest bf16, but not infinity. */
+static long double nearest_finite(long double value)
+{
+    uint16_t bits;
+    element_set(CARAT_BF16, &bits, 0, value);
+    bits = (bits & 0x7fff) == 0x7f80 ? (uint16_t)(bits - 1) : bits;
+    return element_get(CARAT_BF16, &bits, 0);
+}
+
+/* Whether an element lies in its parts, each the nearest that there is. */
+static bool has_parted(const struct parted *parted, int64_t problem, int64_t i, int64_t j)
+{
+    const struct matrix *from = &parted->from;
+    const struct matrix *to = &parted->to;
+    int64_t at = problem * PARTS * to->stride + j * to->ld + i;
+    bool inside = i < from->rows && j < from->columns;
+    int64_t index = problem * from->stride + j * from->ld + i;
+    if (inside && !is_parted(word_of(from, index))) {
+        return true;
+    }
+    long double left = inside ? element_get(CARAT_F32, from->buffer.before, index) : 0;
+    for (int p = 0; p < PARTS; ++p) {
+        long double part = element_get(CARAT_BF16, to->buffer.at, at + p * to->stride);
+        if (part != nearest_finite(left)) {
+            return false;
+        }
+        left -= part;
+    }
+    return left == 0;
+}
+
+static bool check_parts(const struct kernel *row, const struct parted *parted, bool read)
+{
+    const struct matrix *to = &parted->to;
+    for (int64_t p = 0; read && p < to->batch / PARTS; ++p) {
+        for (int64_t j = 0; j < to->columns; ++j) {
+            for (int64_t i = 0; i < to->rows; ++i) {
+                if (!has_parted(parted, p, i, j)) {
+                    return wrong(row,
+                                 "element (%" PRId64 ", %" PRId64 ") of problem %" PRId64
+                                 " is not its parts: %" PRId64 " x %" PRId64 " to %" PRId64 " x %" PRId64,
+                                 i, j, p, parted->from.rows, parted->from.columns, to->rows, to->columns);
+                }
+            }
+        }
+    }
+    return (read || buffer_is_kept(&to->buffer) || wrong(row, "writes parts of what it should not read")) &&
+           (buffer_is_kept(&parted->from.buffer) || wrong(row, "writes what it should not"));
+}
+
+/* A word and what one element more adds to it: exponents, the largest above, 255 less the least below. */
+static uint32_t verdict_with(uint32_t word, uint32_t element)
+{
+    uint32_t exponent = element >> 23 & 0xff;
+    uint32_t largest = word >> 8 > exponent ? word >> 8 : exponent;
+    uint32_t least = (word & 0xff) > 255 - exponent ? word & 0xff : 255 - exponent;
+    return (element & 0x7fffffffu) == 0 ? word : largest << 8 | least;
+}
+
+/* Adds what the operand's blocks have to say, which take strip after strip in turn, to their words. */
+static void expect_verdicts(const struct kernel *row, const struct parted *parted, int64_t blocks,
+                            uint32_t *words)
+{
+    const struct matrix *from = &parted->from;
+    for (int64_t p = 0; p < parted->to.batch / PARTS; ++p) {
+        for (int64_t j = 0; j < from->columns; ++j) {
+            for (int64_t i = 0; i < from->rows; ++i) {
+                int64_t strip = ((p * parted->to.columns + j) * parted->to.ld + i) / STRIP;
+                uint32_t *expected = &words[strip / row->threads_x % blocks];
+                *expected = verdict_with(*expected, word_of(from, p * from->stride + j * from->ld + i));
+            }
+        }
+    }
+}
+
+static int64_t blocks_of_parted(const struct kernel *row, const struct parted *parted, struct random *random)
+{
+    int64_t strips = parted->to.stride * (parted->to.batch / PARTS) / STRIP;
+    int64_t blocks = ceiling(strips, row->threads_x);
+    return random_one_in(random, 2) ? blocks : random_between(random, 1, blocks + 1);
+}
+
+static bool check_splitting(const struct kernel *row, const struct cpu_kernel *kernel, struct random *random)
+{
+    int64_t batch = random_one_in(random, 3) ? random_between(random, 2, 3) : 1;
+    struct parted a = parted_create(batch, random);
+    struct parted b = parted_create(batch, random);
+    struct scalar alpha = scalar_create(CARAT_F32, random);
+    bool splits_a = !random_one_in(random, 4);
+    bool splits_b = !splits_a || !random_one_in(random, 4);
+    bool read = !scalar_is_zero(&alpha, CARAT_F32);
+    int64_t blocks_a = splits_a ? blocks_of_parted(row, &a, random) : 0;
+    int64_t blocks_b = splits_b ? blocks_of_parted(row, &b, random) : 0;
+    struct buffer verdicts = buffer_create((size_t)(blocks_a + blocks_b) * sizeof(uint32_t), 4);
+    memset(verdicts.at, 0xff, verdicts.bytes);
+    split_arguments arguments = {
+        .alpha = alpha.argument, .verdicts = (uint32_t *)(void *)verdicts.at, .blocks_a = (int32_t)blocks_a};
+    uint32_t *expected = (uint32_t *)(void *)verdicts.before;
+    memset(expected, 0, verdicts.bytes);
+    if (splits_a) {
+        arguments.a = parted_operand(&a);
+    }
+    if (splits_b) {
+        arguments.b = parted_operand(&b);
+    }
+    if (splits_a && read) {
+        expect_verdicts(row, &a, blocks_a, expected);
+    }
+    if (splits_b && read) {
+        expect_verdicts(row, &b, blocks_b, expected + blocks_a);
+    }
+    launch(row, kernel, blocks_a + blocks_b, &arguments, random);
+    bool right = check_parts(row, &a, read && splits_a) & check_parts(row, &b, read && splits_b);
+    right &= buffer_is_kept(&verdicts) || wrong(row, "gives a wrong verdict");
+    bool guards = buffer_destroy(&a.from.buffer);
+    guards &= buffer_destroy(&a.to.buffer);
+    guards &= buffer_destroy(&b.from.buffer);
+    guards &= buffer_destroy(&b.to.buffer);
+    guards &= buffer_destroy(&verdicts);
+    return right & (guards || wrong(row, "writes past a buffer")) & scalar_destroy(&alpha);
+}
+
 bool kernel_check(const struct kernel *row, const struct cpu_kernel *kernel, struct random *random)
 {
     switch (row->operation) {
@@ -1078,6 +1437,8 @@ bool kernel_check(const struct kernel *row, const struct cpu_kernel *kernel, str
         return check_reduction(row, kernel, random);
     case OPERATION_PACK:
         return check_packing(row, kernel, random);
+    case OPERATION_SPLIT:
+        return check_splitting(row, kernel, random);
     case OPERATION_SCALE_ADD:
         return check_scaling(row, kernel, random);
     case OPERATION_TRANSPOSE:

@@ -203,6 +203,94 @@ static void matrix_products_are_products(void **state)
     assert_multiplies("sample_ldmatrix_right");
 }
 
+/* ---- The verdict on a split, common/verdict.h ---- */
+
+/* What all threads of a block of two warps say. */
+static bool is_refused(const uint32_t *words, int count_a, int count_b, bool short_k)
+{
+    verdict_arguments verdict = {
+        .words = words, .count_a = count_a, .count = count_a + count_b, .short_k = short_k};
+    float answers[COUNT];
+    scale_add_arguments arguments = {.m = COUNT, .n = 1, .a = &verdict, .b = answers};
+    struct cpu_launch launch = {{1, 1, 1}, {COUNT, 1, 1}, 0, 7};
+    const struct cpu_kernel *kernel = cpu_kernel_find("sample_verdict");
+    assert_non_null(kernel);
+    cpu_run(kernel, &launch, &arguments);
+    for (int i = 1; i < COUNT; ++i) {
+        assert_true(answers[i] == answers[0]);
+    }
+    return answers[0] != 0;
+}
+
+#define MOST_WORDS 97
+
+/* The word of a block that has seen magnitudes with these exponents, biased. */
+static uint32_t word_of(int least, int largest) { return (uint32_t)largest << 8 | (uint32_t)(255 - least); }
+
+/* Words of A, then of B, in memory of just their length, that say little but for one of each. */
+static bool is_refused_at(int count_a, int at_a, uint32_t word_a, int count_b, int at_b, uint32_t word_b,
+                          bool short_k)
+{
+    uint32_t *words = malloc((size_t)(count_a + count_b) * sizeof *words);
+    assert_non_null(words);
+    for (int i = 0; i < count_a + count_b; ++i) {
+        words[i] = i % 5 == 0 ? 0 : word_of(127 - i % 3, 127 + i % 4);
+    }
+    words[at_a] = word_a;
+    words[count_a + at_b] = word_b;
+    bool refused = is_refused(words, count_a, count_b, short_k);
+    free(words);
+    return refused;
+}
+
+static void what_has_lost_bits_is_refused(void **state)
+{
+    (void)state;
+    for (int exponent = 0; exponent < 255; ++exponent) {
+        uint32_t words[2] = {word_of(exponent, exponent), word_of(127, 127)};
+        assert_int_equal(is_refused(words, 1, 1, false), exponent < 127 - 100);
+        words[1] = words[0];
+        words[0] = 0;
+        assert_int_equal(is_refused(words, 1, 1, true), exponent < 127 - 100);
+    }
+}
+
+static void what_is_far_apart_is_refused_where_k_is_short(void **state)
+{
+    (void)state;
+    for (int apart = 0; apart < 128; ++apart) {
+        uint32_t words[2] = {word_of(100, 100 + apart), word_of(127, 127)};
+        assert_int_equal(is_refused(words, 1, 1, true), apart > 64);
+        assert_false(is_refused(words, 1, 1, false));
+        /* Far apart in different words of one operand, but not of two. */
+        uint32_t of_one[3] = {word_of(100, 101), word_of(100 + apart, 100 + apart), word_of(127, 127)};
+        assert_int_equal(is_refused(of_one, 2, 1, true), apart > 64);
+        uint32_t of_two[2] = {word_of(100, 100), word_of(100 + apart, 100 + apart)};
+        assert_false(is_refused(of_two, 1, 1, true));
+    }
+}
+
+static void every_word_is_heard(void **state)
+{
+    (void)state;
+    uint32_t plain = word_of(120, 130);
+    uint32_t tiny = word_of(26, 26);
+    for (int count_a = 1; count_a < MOST_WORDS; count_a += 5) {
+        for (int count_b = 1; count_b < MOST_WORDS; count_b += 7) {
+            int at_a = 11 * count_b % count_a;
+            int at_b = 13 * count_a % count_b;
+            assert_true(is_refused_at(count_a, at_a, tiny, count_b, at_b, plain, false));
+            assert_true(is_refused_at(count_a, at_a, plain, count_b, at_b, tiny, false));
+            assert_true(is_refused_at(count_a, at_a, word_of(60, 130), count_b, at_b, plain, true));
+            assert_true(is_refused_at(count_a, at_a, plain, count_b, at_b, word_of(120, 200), true));
+            assert_false(is_refused_at(count_a, at_a, word_of(60, 130), count_b, at_b, plain, false));
+            assert_false(is_refused_at(count_a, at_a, plain, count_b, at_b, plain, true));
+        }
+    }
+    uint32_t nothing[2] = {0, 0};
+    assert_false(is_refused(nothing, 1, 1, true));
+}
+
 /* ---- Conversions ---- */
 
 /* The value of f16 bits by the definition. */
@@ -335,6 +423,9 @@ int main(void)
         cmocka_unit_test(shared_memory_begins_as_nan),
         cmocka_unit_test(faults_end_the_program),
         cmocka_unit_test(matrix_products_are_products),
+        cmocka_unit_test(what_has_lost_bits_is_refused),
+        cmocka_unit_test(what_is_far_apart_is_refused_where_k_is_short),
+        cmocka_unit_test(every_word_is_heard),
         cmocka_unit_test(every_f16_goes_up_and_comes_back),
         cmocka_unit_test(f16_rounds_to_nearest_even),
         cmocka_unit_test(bf16_rounds_to_nearest_even),

@@ -9,6 +9,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <math.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -72,6 +73,22 @@ static void *filled(carat_type type, int64_t count, struct random *random)
 }
 
 /* D = 2 A B, column-major. */
+static void work_multiply(struct work *w)
+{
+    carat_type type = w->problem.type_a;
+    int64_t m = w->problem.m;
+    int64_t k = w->problem.k;
+    for (int64_t j = 0; j < w->problem.n; ++j) {
+        for (int64_t i = 0; i < m; ++i) {
+            long double sum = 0;
+            for (int64_t l = 0; l < k; ++l) {
+                sum += element_get(type, w->a, i + l * m) * element_get(type, w->b, l + j * k);
+            }
+            element_set(w->problem.type_cd, w->d, i + j * m, 2 * sum);
+        }
+    }
+}
+
 static struct work work_create(carat_type type, int64_t m, int64_t n, int64_t k, uint64_t seed)
 {
     struct random random = {seed};
@@ -86,15 +103,7 @@ static struct work work_create(carat_type type, int64_t m, int64_t n, int64_t k,
     assert_non_null(w.d);
     element_set(carat_scalar_type(type_d), &w.alpha, 0, 2);
     element_set(carat_scalar_type(type_d), &w.beta, 0, 0);
-    for (int64_t j = 0; j < n; ++j) {
-        for (int64_t i = 0; i < m; ++i) {
-            long double sum = 0;
-            for (int64_t l = 0; l < k; ++l) {
-                sum += element_get(type, w.a, i + l * m) * element_get(type, w.b, l + j * k);
-            }
-            element_set(type_d, w.d, i + j * m, 2 * sum);
-        }
-    }
+    work_multiply(&w);
     return w;
 }
 
@@ -606,7 +615,8 @@ static void every_product_row_can_be_run_by_itself(void **state)
         assert_true(info.max_threads >= kernel_threads(row));
         assert_true(info.blocks_per_multiprocessor >= 1);
 
-        struct work w = work_create((carat_type)row->element, 48, 32, 64, 12);
+        const int64_t k = row->k_limit > 0 && row->k_limit < 64 ? row->k_limit : 64;
+        struct work w = work_create((carat_type)row->element, 48, 32, k, 12);
         bool trans_a = row->layout == LAYOUT_TN || row->layout == LAYOUT_TT;
         bool trans_b = row->layout == LAYOUT_NT || row->layout == LAYOUT_TT;
         struct problem problem = {
@@ -617,9 +627,9 @@ static void every_product_row_can_be_run_by_itself(void **state)
             .trans_b = trans_b,
             .m = 48,
             .n = 32,
-            .k = 64,
-            .lda = trans_a ? 64 : 48,
-            .ldb = trans_b ? 32 : 64,
+            .k = k,
+            .lda = trans_a ? k : 48,
+            .ldb = trans_b ? 32 : k,
             .ldc = 48,
             .ldd = 48,
             .batch = 1,
@@ -629,21 +639,27 @@ static void every_product_row_can_be_run_by_itself(void **state)
         void *a = malloc(w.bytes_a);
         void *b = malloc(w.bytes_b);
         assert_true(a && b);
-        for (int64_t l = 0; l < 64; ++l) {
+        for (int64_t l = 0; l < k; ++l) {
             for (int64_t x = 0; x < 48; ++x) {
-                element_set(problem.type_a, a, trans_a ? l + x * 64 : x + l * 48,
+                element_set(problem.type_a, a, trans_a ? l + x * k : x + l * 48,
                             element_get(problem.type_a, w.a, x + l * 48));
             }
             for (int64_t y = 0; y < 32; ++y) {
-                element_set(problem.type_a, b, trans_b ? y + l * 32 : l + y * 64,
-                            element_get(problem.type_a, w.b, l + y * 64));
+                element_set(problem.type_a, b, trans_b ? y + l * 32 : l + y * k,
+                            element_get(problem.type_a, w.b, l + y * k));
             }
         }
         struct placed p = {device_copy(carat, a, w.bytes_a, NULL), device_copy(carat, b, w.bytes_b, NULL),
                            device_memory(carat, w.bytes_d)};
         struct operands operands = {.alpha = &w.alpha, .a = p.a, .b = p.b, .beta = &w.beta, .d = p.d};
-        assert_ok(cuda_gemm_with(device, row, &problem, &operands, NULL));
-        assert_device_holds(carat, p.d, w.d, w.bytes_d, NULL);
+        if (row->rescues) {
+            /* It computes what others leave to it, and nothing by itself. */
+            assert_refused(cuda_gemm_with(device, row, &problem, &operands, NULL), CARAT_UNSUPPORTED,
+                           "alone does not multiply");
+        } else {
+            assert_ok(cuda_gemm_with(device, row, &problem, &operands, NULL));
+            assert_device_holds(carat, p.d, w.d, w.bytes_d, NULL);
+        }
         placed_destroy(carat, &p);
         free(a);
         free(b);
@@ -985,6 +1001,151 @@ static void shared_tiles_have_room_and_tokens(void **state)
     standin_set_capability(100);
 }
 
+/* ---- Products of planes: the steps around the product, which itself only Hopper runs ---------- */
+
+static struct {
+    struct driver before;
+    const struct plan *plan;
+    bool spoils; /* every third part of D, as a product does whose sums are not all finite there */
+    int products;
+    tensor_gemm_arguments arguments;
+} planes;
+
+/* A row of Hopper alone is loaded as nothing, and runs as note_planes(). */
+static CUresult load_but_planes(CUmodule *module, const void *image)
+{
+    return image == planes.plan->steps[1].kernel->image ? load_nothing(module, image)
+                                                        : planes.before.cuModuleLoadData(module, image);
+}
+
+static CUresult get_function_but_planes(CUfunction *function, CUmodule module, const char *name)
+{
+    return module ? planes.before.cuModuleGetFunction(function, module, name)
+                  : get_a_function(function, module, name);
+}
+
+static bool is_planes_function(CUfunction function)
+{
+    CUfunction nothing;
+    get_a_function(&nothing, NULL, NULL);
+    return function == nothing;
+}
+
+static CUresult set_attribute_but_planes(CUfunction function, CUfunction_attribute attribute, int value)
+{
+    return is_planes_function(function) ? CUDA_SUCCESS
+                                        : planes.before.cuFuncSetAttribute(function, attribute, value);
+}
+
+static int64_t parts_of_d(const struct problem *p, int64_t rows)
+{
+    return (p->m + rows - 1) / rows * ((p->n + 15) / 16) * p->batch;
+}
+
+/* In the product's place: it says which parts of D it has left alone. */
+static CUresult launch_but_planes(const CUlaunchConfig *config, CUfunction function, void **arguments,
+                                  void **extra)
+{
+    if (!is_planes_function(function)) {
+        return planes.before.cuLaunchKernelEx(config, function, arguments, extra);
+    }
+    memcpy(&planes.arguments, arguments[0], sizeof(planes.arguments));
+    planes.products++;
+    const verdict_arguments *verdict = &planes.arguments.gemm.verdict;
+    CUdeviceptr words = (CUdeviceptr)(uintptr_t)verdict->spoiled;
+    int64_t count = parts_of_d(&planes.plan->problem, verdict->spoiled_rows);
+    CUresult result = driver.cuMemsetD8Async(words, 0, (size_t)count * 4, config->hStream);
+    for (int64_t i = 0; planes.spoils && i < count && result == CUDA_SUCCESS; i += 3) {
+        result = driver.cuMemsetD8Async(words + (CUdeviceptr)i * 4, 0xff, 4, config->hStream);
+    }
+    return result;
+}
+
+enum computed { NOTHING, SPOILED_PARTS, EVERYTHING };
+
+/* Runs the plan of a work, D first all NaN; what is computed must be right, and all else as it was. */
+static void assert_planes_leave(carat_context *carat, const struct plan *plan, const struct work *w,
+                                enum computed computed)
+{
+    struct device *device = carat_context_device(carat);
+    const struct problem *p = &plan->problem;
+    struct placed at = placed_create(carat, w, NULL);
+    struct operands operands = {.alpha = &w->alpha, .a = at.a, .b = at.b, .beta = &w->beta, .d = at.d};
+    carat_run run = {.workspace = NULL};
+    uint32_t *expected = malloc(w->bytes_d);
+    assert_non_null(expected);
+    memcpy(expected, w->d, w->bytes_d);
+    int64_t rows = plan->steps[1].kernel->tile_m;
+    int64_t words = (p->m + rows - 1) / rows;
+    for (int64_t i = 0; i < p->m * p->n; ++i) {
+        int64_t word = i / p->m / 16 * words + i % p->m / rows;
+        if (computed == NOTHING || (computed == SPOILED_PARTS && word % 3 != 0)) {
+            expected[i] = 0xffffffff;
+        }
+    }
+    planes.plan = plan;
+    planes.spoils = computed != NOTHING; /* of which nothing must be asked where all is computed */
+    planes.products = 0;
+    planes.before = driver;
+    driver.cuModuleLoadData = load_but_planes;
+    driver.cuModuleGetFunction = get_function_but_planes;
+    driver.cuFuncSetAttribute = set_attribute_but_planes;
+    driver.cuLaunchKernelEx = launch_but_planes;
+    assert_ok(cuda_memset(device, at.d, 0xff, w->bytes_d, NULL));
+    assert_ok(device->functions->gemm(device, plan, &operands, &run));
+    assert_ok(carat_synchronize(carat, NULL));
+    driver = planes.before;
+    assert_int_equal(planes.products, 1);
+    const gemm_arguments *given = &planes.arguments.gemm;
+    assert_true(given->a != at.a && given->b != at.b && given->lda == plan->product.lda);
+    assert_int_equal(given->verdict.spoiled_rows, rows);
+    assert_int_equal(given->verdict.short_k, p->k < 1024);
+    assert_true(given->verdict.count_a >= 1 && given->verdict.count > given->verdict.count_a);
+    assert_device_holds(carat, at.d, expected, w->bytes_d, NULL);
+    free(expected);
+    placed_destroy(carat, &at);
+}
+
+/* Of an A of small integers with a lesser element in it, which no column of B has to do with. */
+static void what_planes_leave_is_computed_from_f32(void **state)
+{
+    (void)state;
+    carat_context *carat = NULL;
+    standin_set_capability(90);
+    assert_ok(carat_context_create(CARAT_DEVICE_CUDA, 0, &carat));
+    const struct kernel *row = catalog_find("wgmma_3xbf16_nn_64x64");
+    assert_non_null(row);
+    static const struct {
+        int64_t k;
+        int exponent; /* of the lesser element */
+        bool refused;
+    } cases[] = {{64, 0, false},     {64, -63, false},    {64, -64, true},
+                 {1024, -64, false}, {1024, -100, false}, {1024, -101, true}};
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); ++i) {
+        struct work w = work_create(CARAT_F32, 300, 72, cases[i].k, 23);
+        for (int64_t j = 0; j < 72; ++j) {
+            element_set(CARAT_F32, w.b, j * cases[i].k, 0);
+        }
+        element_set(CARAT_F32, w.a, 5, 0);
+        work_multiply(&w);
+        element_set(CARAT_F32, w.a, 5, ldexpl(1, cases[i].exponent));
+        struct problem problem;
+        struct plan plan;
+        assert_ok(problem_check(&w.problem, &problem));
+        assert_ok(plan_choose_row(&carat_context_device(carat)->traits, &problem, row, &plan));
+        assert_true(plan_has(&plan, STEP_SPLIT) && plan_has(&plan, STEP_RESCUE));
+        if (cases[i].refused) {
+            assert_planes_leave(carat, &plan, &w, EVERYTHING);
+        } else {
+            assert_planes_leave(carat, &plan, &w, NOTHING);
+            assert_planes_leave(carat, &plan, &w, SPOILED_PARTS);
+        }
+        work_destroy(&w);
+    }
+    carat_context_destroy(carat);
+    standin_set_capability(100);
+}
+
 static void a_context_waits_for_its_work(void **state)
 {
     (void)state;
@@ -1082,6 +1243,7 @@ int main(void)
         test(other_devices_have_other_memory),
         test(an_older_device_has_kernels_too),
         test(shared_tiles_have_room_and_tokens),
+        test(what_planes_leave_is_computed_from_f32),
         test(a_context_waits_for_its_work),
         test(the_current_context_stays),
         test(device_memory_is_out_of_the_hosts_reach),

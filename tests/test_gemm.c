@@ -473,7 +473,7 @@ static struct gemm_case random_case(struct random *random, const struct kind *ki
     p->order = random_one_in(random, 2) ? CARAT_ROW_MAJOR : CARAT_COLUMN_MAJOR;
     p->op_a = random_one_in(random, 2) ? CARAT_TRANSPOSE : CARAT_NO_TRANSPOSE;
     p->op_b = random_one_in(random, 2) ? CARAT_TRANSPOSE : CARAT_NO_TRANSPOSE;
-    p->accuracy = (carat_accuracy)random_between(random, CARAT_ACCURACY_DEFAULT, CARAT_ACCURACY_FAST);
+    p->accuracy = (carat_accuracy)random_between(random, CARAT_ACCURACY_STANDARD, CARAT_ACCURACY_FAST);
     x.c_is_d = random_one_in(random, 2);
     x.alpha = scalar_of(kind->cd, random_scalar(random, kind->cd));
     x.beta = scalar_of(kind->cd, random_scalar(random, kind->cd));
@@ -822,7 +822,7 @@ static void classic_calls_are_the_general_call(void **state)
             carat_gemm_problem *p = &x.problem;
             p->bias = CARAT_BIAS_NONE;
             p->activation = CARAT_ACTIVATION_NONE;
-            p->accuracy = CARAT_ACCURACY_DEFAULT;
+            p->accuracy = CARAT_ACCURACY_STANDARD;
             p->batch = 1;
             p->stride_a = p->stride_b = p->stride_c = p->stride_d = 0;
             p->ldc = p->ldd;
@@ -893,30 +893,30 @@ static void the_cpu_says_how(void **state)
         carat_activation activation;
         const char *words;
     } rows[] = {
-        {{CARAT_F32, CARAT_F32, CARAT_F32}, CARAT_ACCURACY_DEFAULT, CARAT_ACTIVATION_NONE, "sgemm as it is"},
+        {{CARAT_F32, CARAT_F32, CARAT_F32}, CARAT_ACCURACY_STANDARD, CARAT_ACTIVATION_NONE, "sgemm as it is"},
         {{CARAT_F64, CARAT_F64, CARAT_F64}, CARAT_ACCURACY_FAST, CARAT_ACTIVATION_NONE, "dgemm as it is"},
         {{CARAT_F32, CARAT_F32, CARAT_F32},
          CARAT_ACCURACY_FAST,
          CARAT_ACTIVATION_NONE,
          "no less accurate than the fast way"},
         {{CARAT_F32, CARAT_F32, CARAT_F32},
-         CARAT_ACCURACY_DEFAULT,
+         CARAT_ACCURACY_STANDARD,
          CARAT_ACTIVATION_SILU,
          "bias and activation in a pass over D"},
         {{CARAT_F16, CARAT_F16, CARAT_F16},
-         CARAT_ACCURACY_DEFAULT,
+         CARAT_ACCURACY_STANDARD,
          CARAT_ACTIVATION_RELU,
          "f16 widened to f32 in panels, to sgemm, with bias and activation rounded once"},
         {{CARAT_BF16, CARAT_BF16, CARAT_BF16},
-         CARAT_ACCURACY_DEFAULT,
+         CARAT_ACCURACY_STANDARD,
          CARAT_ACTIVATION_NONE,
          "bf16 widened to f32 in panels, to sgemm, rounded once"},
         {{CARAT_S8, CARAT_S8, CARAT_S8},
-         CARAT_ACCURACY_DEFAULT,
+         CARAT_ACCURACY_STANDARD,
          CARAT_ACTIVATION_NONE,
          "exact, summed in s32, rounded once"},
         {{CARAT_S32, CARAT_S32, CARAT_S32},
-         CARAT_ACCURACY_DEFAULT,
+         CARAT_ACCURACY_STANDARD,
          CARAT_ACTIVATION_RELU,
          "three dgemm that are exact, with bias and activation"},
         {{CARAT_E4M3, CARAT_E5M2, CARAT_E4M3},

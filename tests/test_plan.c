@@ -75,6 +75,8 @@ static void check_multiply(const struct device_traits *traits, const struct plan
     assert_non_null(kernel);
     assert_non_null(kernel->image);
     assert_int_equal(kernel->operation, OPERATION_GEMM);
+    assert_int_equal(kernel->planes, p->planes);
+    assert_int_equal(kernel->rescues, 0);
     assert_int_equal(kernel->element, p->type_a);
     assert_int_equal(kernel->element_b ? kernel->element_b : kernel->element, p->type_b);
     assert_true(kernel->accuracy == 0 || p->accuracy == CARAT_ACCURACY_FAST);
@@ -90,14 +92,14 @@ static void check_multiply(const struct device_traits *traits, const struct plan
     assert_true(blocks_of(kernel, p, plan->parts) <= INT32_MAX);
 }
 
-/* What a packed matrix takes, all problems of its batch. */
-static size_t packed_bytes(struct extent extent)
+/* What a packed matrix takes, or one of planes, all problems of its batch. */
+static size_t packed_bytes(struct extent extent, int64_t planes)
 {
     int64_t count = extent.stride == 0 ? 1 : extent.batch;
     assert_true(extent.ld >= extent.rows);
     assert_int_equal(extent.ld * (int64_t)extent.element_bytes % 128, 0);
-    assert_true(extent.stride == 0 || extent.stride == extent.ld * extent.columns);
-    return (size_t)(extent.ld * extent.columns * count) * extent.element_bytes;
+    assert_true(extent.stride == 0 || extent.stride == planes * extent.ld * extent.columns);
+    return (size_t)(planes * extent.ld * extent.columns * count) * extent.element_bytes;
 }
 
 /* The packed operands hold the problem's, with no more k than a piece, and do not overlap; the other is as it was. */
@@ -116,8 +118,8 @@ static void check_packing(const struct plan *plan)
     assert_int_equal(to->n, from->n);
     assert_true(to->k >= from->k && (to->k - from->k) * (int64_t)carat_type_size(to->type_a) < 128);
     assert_true(to->k == from->k || (plan->packs_a && plan->packs_b));
-    size_t bytes_a = plan->packs_a ? packed_bytes(problem_extent_a(to)) : 0;
-    size_t bytes_b = plan->packs_b ? packed_bytes(problem_extent_b(to)) : 0;
+    size_t bytes_a = plan->packs_a ? packed_bytes(problem_extent_a(to), 1) : 0;
+    size_t bytes_b = plan->packs_b ? packed_bytes(problem_extent_b(to), 1) : 0;
     if (plan->packs_a) {
         assert_true((to->stride_a == 0) == (from->stride_a == 0 || from->batch == 1));
         assert_int_equal(to->align_a, 16);
@@ -138,6 +140,57 @@ static void check_packing(const struct plan *plan)
     assert_true(plan->partials_at >= plan->packed_b_at + bytes_b);
     assert_true(plan->workspace_bytes >= plan->partials_at);
     assert_non_null(strstr(plan->explanation, pack->name));
+}
+
+/*
+ * Only products of f32 of which planes are as accurate, and which their rows finish; the planes of both operands, the
+ * words of the split's blocks and those of what is spoiled stand one behind the other.
+ */
+static void check_splitting(const struct device_traits *traits, const struct plan *plan)
+{
+    const struct problem *from = &plan->problem;
+    const struct problem *to = &plan->product;
+    const struct kernel *split = plan->steps[0].kernel;
+    const struct kernel *multiply = plan->steps[1].kernel;
+    const struct kernel *rescue = plan->steps[2].kernel;
+    assert_true(from->type_a == CARAT_F32 && from->type_b == CARAT_F32 && from->type_cd == CARAT_F32);
+    assert_true(from->accuracy != CARAT_ACCURACY_STRICT && from->k >= 32 && problem_is_plain(from));
+    assert_int_equal(plan->parts, 1);
+
+    assert_int_equal(split->operation, OPERATION_SPLIT);
+    assert_int_equal(split->element_bytes, carat_type_size(CARAT_F32));
+    assert_true(kernel_runs_on(split, traits));
+    assert_non_null(strstr(plan->explanation, split->name));
+
+    /* The rescue takes A and B as they are, wherever they begin. */
+    assert_int_equal(plan->steps[2].kind, STEP_RESCUE);
+    assert_int_equal(rescue->operation, OPERATION_GEMM);
+    assert_true(rescue->rescues == 1 && rescue->planes == 0 && rescue->element == ELEMENT_F32 &&
+                rescue->accuracy == 0 && rescue->layout == LAYOUT_ANY && rescue->alignment == 0);
+    assert_true(kernel_runs_on(rescue, traits) && kernel_finishes(rescue, from));
+    assert_true(blocks_of(rescue, from, 1) <= INT32_MAX);
+    assert_non_null(strstr(plan->explanation, rescue->name));
+
+    assert_int_equal(to->planes, 3);
+    assert_true(to->type_a == CARAT_BF16 && to->type_b == CARAT_BF16);
+    assert_true(to->m == from->m && to->n == from->n && to->k == from->k && to->trans_a == from->trans_a &&
+                to->trans_b == from->trans_b);
+    assert_true(to->align_a == 16 && to->align_b == 16);
+    assert_true((to->stride_a == 0) == (from->stride_a == 0 || from->batch == 1));
+    assert_true((to->stride_b == 0) == (from->stride_b == 0 || from->batch == 1));
+    assert_true(plan->packs_a && plan->packs_b);
+
+    /* An operand has a block at least. */
+    int64_t blocks = (int64_t)traits->multiprocessors * split->min_blocks;
+    assert_int_equal(split_blocks(split, traits), blocks);
+    assert_true(blocks >= 2);
+    int64_t spoiled = ceiling(from->m, multiply->tile_m) * ceiling(from->n, 16) * from->batch;
+    assert_int_equal((plan->packed_b_at | plan->verdicts_at | plan->spoiled_at | plan->partials_at) % 256, 0);
+    assert_true(plan->packed_b_at >= packed_bytes(problem_extent_a(to), 3));
+    assert_true(plan->verdicts_at >= plan->packed_b_at + packed_bytes(problem_extent_b(to), 3));
+    assert_true(plan->spoiled_at >= plan->verdicts_at + (size_t)blocks * sizeof(uint32_t));
+    assert_true(plan->partials_at >= plan->spoiled_at + (size_t)spoiled * sizeof(uint32_t));
+    assert_true(plan->workspace_bytes >= plan->partials_at);
 }
 
 /* Of the product all but A and B is the problem's. */
@@ -191,17 +244,24 @@ static void check_plan(const struct device_traits *traits, const struct plan *pl
         assert_int_equal(plan->workspace_bytes, 0);
         return;
     }
+    bool splits = plan->steps[0].kind == STEP_SPLIT;
     bool packs = plan->steps[0].kind == STEP_PACK;
-    const struct step *multiply = &plan->steps[packs];
+    const struct step *multiply = &plan->steps[splits || packs];
     bool bare = plan->parts > 1 || !kernel_finishes(multiply->kernel, p);
-    assert_true(plan->stream_tiles == 0 || !bare);
-    assert_int_equal(plan->step_count, 1 + packs + bare);
+    assert_true((plan->stream_tiles == 0 && !splits) || !bare);
+    assert_int_equal(plan->step_count, 1 + packs + bare + 2 * splits);
     assert_int_equal(multiply->kind, STEP_MULTIPLY);
     check_multiply(traits, plan, multiply->kernel);
     check_epilogue(plan);
+    if (splits) {
+        check_splitting(traits, plan);
+    } else {
+        assert_int_equal(plan->product.planes, 0);
+        assert_true(plan->verdicts_at == 0 && plan->spoiled_at == 0);
+    }
     if (packs) {
         check_packing(plan);
-    } else {
+    } else if (!splits) {
         assert_true(!plan->packs_a && !plan->packs_b);
         assert_int_equal(plan->partials_at, 0);
         assert_true(p->k == 0 || plan->product.type_a == p->type_a);
@@ -276,7 +336,7 @@ static carat_gemm_problem random_problem(struct random *random, carat_type type)
     p.order = random_one_in(random, 2) ? CARAT_ROW_MAJOR : CARAT_COLUMN_MAJOR;
     p.op_a = random_one_in(random, 2) ? CARAT_TRANSPOSE : CARAT_NO_TRANSPOSE;
     p.op_b = random_one_in(random, 2) ? CARAT_TRANSPOSE : CARAT_NO_TRANSPOSE;
-    p.accuracy = (carat_accuracy)random_between(random, CARAT_ACCURACY_DEFAULT, CARAT_ACCURACY_FAST);
+    p.accuracy = (carat_accuracy)random_between(random, CARAT_ACCURACY_STANDARD, CARAT_ACCURACY_FAST);
     if (type == CARAT_E4M3 || type == CARAT_E5M2) {
         p.type_b = random_one_in(random, 2) ? CARAT_E4M3 : CARAT_E5M2;
     }
@@ -323,6 +383,7 @@ static void every_plan_is_consistent(void **state)
     int split = 0;
     int packed = 0;
     int bare = 0;
+    int in_planes = 0;
     for (int i = 0; i < 1500; i++) {
         carat_gemm_problem described = random_problem(&random, type);
         struct device_traits traits = random_traits(&random);
@@ -340,6 +401,7 @@ static void every_plan_is_consistent(void **state)
         check_plan(&traits, &plan);
         split += plan.parts > 1;
         packed += plan_has(&plan, STEP_PACK);
+        in_planes += plan_has(&plan, STEP_SPLIT);
         bare += plan.parts == 1 && plan_has(&plan, STEP_REDUCE);
 
         assert_int_equal(plan_choose(&traits, &problem, &again), CARAT_OK);
@@ -350,6 +412,18 @@ static void every_plan_is_consistent(void **state)
     assert_true(bare > 10);
     /* Only s32 has no kernels that ask for alignment. */
     assert_true(type == CARAT_S32 || packed > 10);
+    assert_true(type == CARAT_F32 ? in_planes > 10 : in_planes == 0);
+}
+
+/* The row that multiplies, whatever goes before it. */
+static const struct kernel *multiplying_row(const struct plan *plan)
+{
+    for (int i = 0; i < plan->step_count; i++) {
+        if (plan->steps[i].kind == STEP_MULTIPLY) {
+            return plan->steps[i].kernel;
+        }
+    }
+    return NULL;
 }
 
 /* Every row that could serve has a plan of its own, and the cheapest of them is the one that is chosen. */
@@ -373,14 +447,15 @@ static void all_candidates_are_plans(void **state)
         assert_in_range(count, 1, carat_catalog_count);
         assert_int_equal(plan_choose(&traits, &problem, &plan), CARAT_OK);
         int chosen = 0;
-        while (candidates[chosen].kernel != plan.steps[plan_has(&plan, STEP_PACK)].kernel) {
+        while (candidates[chosen].kernel != multiplying_row(&plan)) {
             assert_true(++chosen < count);
         }
         assert_true(candidates[chosen].cycles == candidates[0].cycles);
         for (int c = 0; c < count; c++) {
             assert_true(c == 0 || candidates[c - 1].cycles <= candidates[c].cycles);
             assert_int_equal(plan_choose_row(&traits, &problem, candidates[c].kernel, &plan), CARAT_OK);
-            assert_ptr_equal(plan.steps[plan_has(&plan, STEP_PACK)].kernel, candidates[c].kernel);
+            assert_ptr_equal(multiplying_row(&plan), candidates[c].kernel);
+            assert_int_equal(candidates[c].kernel->rescues, 0);
             check_plan(&traits, &plan);
         }
     }
@@ -426,12 +501,7 @@ static const char *row_of_batch(carat_type type, int64_t m, int64_t batch)
     problem.align_a = problem.align_b = m % 8 == 0 ? 16 : (int)carat_type_size(type);
     assert_int_equal(plan_choose(&h200, &problem, &plan), CARAT_OK);
     check_plan(&h200, &plan);
-    for (int i = 0; i < plan.step_count; i++) {
-        if (plan.steps[i].kind == STEP_MULTIPLY) {
-            return plan.steps[i].kernel->name;
-        }
-    }
-    return "";
+    return multiplying_row(&plan)->name;
 }
 
 /* Their rows fetch nothing ahead: that many of them are under way has to make up for it. */
@@ -461,12 +531,109 @@ static void short_sums_go_direct(void **state)
     for (int t = 0; t < 3; t++) {
         assert_non_null(strstr(row_of(direct[t], 4527, 1871, 4), "direct_"));
         assert_non_null(strstr(row_of(direct[t], 15151, 23, 1), "direct_"));
-        assert_non_null(strstr(row_of(direct[t], 60, 60, 60), "direct_"));
-        assert_non_null(strstr(row_of(direct[t], 17, 5, 9), "direct_"));
+        assert_non_null(strstr(row_of(direct[t], 128, 171, 34), "direct_"));
+        assert_non_null(strstr(row_of(direct[t], 47, 53, 7), "direct_"));
         assert_null(strstr(row_of(direct[t], 4096, 4096, 4096), "direct_"));
         assert_null(strstr(row_of(direct[t], 4096, 4096, 64), "direct_"));
     }
 }
+
+/* What is thin and small does not wait for one stage after the other. */
+static void small_thin_products_are_dots(void **state)
+{
+    static const carat_type types_of_dots[] = {CARAT_F16, CARAT_BF16, CARAT_F32};
+    (void)state;
+    for (int t = 0; t < 3; t++) {
+        assert_non_null(strstr(row_of(types_of_dots[t], 1, 8, 795), "dots_"));
+        assert_non_null(strstr(row_of(types_of_dots[t], 8, 1, 795), "dots_"));
+        assert_null(strstr(row_of(types_of_dots[t], 8192, 1, 8192), "dots_"));
+        assert_null(strstr(row_of(types_of_dots[t], 1, 8192, 8192), "dots_"));
+    }
+}
+
+/* ---- f32 as sums of planes ---- */
+
+static struct problem large_f32(carat_accuracy accuracy, int64_t k)
+{
+    carat_gemm_problem described = carat_gemm_describe(CARAT_F32, 4000, 3000, k);
+    struct problem problem;
+    described.accuracy = accuracy;
+    assert_int_equal(problem_check(&described, &problem), CARAT_OK);
+    return problem;
+}
+
+static bool splits_on(const struct device_traits *traits, const struct problem *problem)
+{
+    struct plan plan;
+    assert_int_equal(plan_choose(traits, problem, &plan), CARAT_OK);
+    check_plan(traits, &plan);
+    return plan_has(&plan, STEP_SPLIT);
+}
+
+/* Large products are, on the devices that have the rows; not those that ask for more, or for what the rows have not. */
+static void large_sums_of_f32_are_split(void **state)
+{
+    (void)state;
+    struct problem problem = large_f32(CARAT_ACCURACY_STANDARD, 2000);
+    assert_true(splits_on(&h200, &problem));
+    for (int capability = 75; capability <= 120; capability += 5) {
+        struct device_traits other = h200;
+        other.compute_capability = capability;
+        assert_int_equal(splits_on(&other, &problem), capability == 90);
+    }
+    problem.align_a = problem.align_b = 4;
+    problem.lda += 1;
+    assert_true(splits_on(&h200, &problem));
+    problem.bias = true;
+    problem.type_bias = CARAT_F32;
+    assert_false(splits_on(&h200, &problem));
+    problem = large_f32(CARAT_ACCURACY_STANDARD, 2000);
+    problem.activation = CARAT_ACTIVATION_RELU;
+    assert_false(splits_on(&h200, &problem));
+    problem = large_f32(CARAT_ACCURACY_STRICT, 2000);
+    assert_false(splits_on(&h200, &problem));
+}
+
+/* Rows with planes are forced on what may be split alone, and rows that rescue on nothing. */
+static void planes_are_refused_what_they_lose(void **state)
+{
+    (void)state;
+    int rows = 0;
+    int rescues = 0;
+    struct problem good = large_f32(CARAT_ACCURACY_STANDARD, 32);
+    struct problem strict = large_f32(CARAT_ACCURACY_STRICT, 32);
+    struct problem shallow = large_f32(CARAT_ACCURACY_STANDARD, 31);
+    struct problem halves;
+    carat_gemm_problem described = carat_gemm_describe(CARAT_BF16, 4000, 3000, 32);
+    assert_int_equal(problem_check(&described, &halves), CARAT_OK);
+    for (int i = 0; i < carat_catalog_count; i++) {
+        const struct kernel *row = &carat_catalog[i];
+        struct plan plan;
+        if (row->planes == 0 && !row->rescues) {
+            continue;
+        }
+        const struct problem *refused[] = {&strict, &shallow, &halves};
+        for (int r = 0; r < 3; r++) {
+            assert_int_equal(plan_choose_row(&h200, refused[r], row, &plan), CARAT_UNSUPPORTED);
+        }
+        assert_false(kernel_multiplies(row, &h200, &good));
+        assert_false(kernel_multiplies(row, &h200, &halves));
+        bool laid_out = row->layout == (good.trans_a ? (good.trans_b ? LAYOUT_TT : LAYOUT_TN)
+                                                     : (good.trans_b ? LAYOUT_NT : LAYOUT_NN));
+        if (row->rescues || !laid_out) {
+            assert_int_equal(plan_choose_row(&h200, &good, row, &plan), CARAT_UNSUPPORTED);
+        } else {
+            assert_int_equal(plan_choose_row(&h200, &good, row, &plan), CARAT_OK);
+            assert_ptr_equal(multiplying_row(&plan), row);
+            check_plan(&h200, &plan);
+            rows++;
+        }
+        rescues += row->rescues;
+    }
+    assert_true(rows > 1 && rescues > 0);
+}
+
+/* ---- Shared tiles ---- */
 
 /* The ways of one row to do a bf16 product whose operands run along k. */
 struct shared_ways {
@@ -859,7 +1026,7 @@ static void messages_belong_to_threads(void **state)
 
 int main(void)
 {
-    struct CMUnitTest tests[15 + 2 * TYPES];
+    struct CMUnitTest tests[18 + 2 * TYPES];
     static char names[2 * TYPES][60];
     int count = 0;
     for (int t = 0; t < TYPES; t++) {
@@ -874,6 +1041,9 @@ int main(void)
     tests[count++] = (struct CMUnitTest)cmocka_unit_test(long_sums_of_few_tiles_are_split);
     tests[count++] = (struct CMUnitTest)cmocka_unit_test(small_rows_are_for_batches);
     tests[count++] = (struct CMUnitTest)cmocka_unit_test(short_sums_go_direct);
+    tests[count++] = (struct CMUnitTest)cmocka_unit_test(small_thin_products_are_dots);
+    tests[count++] = (struct CMUnitTest)cmocka_unit_test(large_sums_of_f32_are_split);
+    tests[count++] = (struct CMUnitTest)cmocka_unit_test(planes_are_refused_what_they_lose);
     tests[count++] = (struct CMUnitTest)cmocka_unit_test(the_last_wave_is_shared);
     tests[count++] = (struct CMUnitTest)cmocka_unit_test(sharing_pays_for_idle_waves);
     tests[count++] = (struct CMUnitTest)cmocka_unit_test(what_no_grid_holds_is_refused);

@@ -43,7 +43,7 @@ static void description_fills_every_field(void **state)
     assert_int_equal(p.n, 3);
     assert_int_equal(p.k, 4);
     assert_int_equal(p.batch, 1);
-    assert_int_equal(p.accuracy, CARAT_ACCURACY_DEFAULT);
+    assert_int_equal(p.accuracy, CARAT_ACCURACY_STANDARD);
     static const carat_type results[][3] = {
         {CARAT_F32, CARAT_F32, CARAT_F32},   {CARAT_F64, CARAT_F64, CARAT_F64},
         {CARAT_F16, CARAT_F16, CARAT_F32},   {CARAT_BF16, CARAT_BF16, CARAT_F32},

@@ -300,6 +300,7 @@ static void a_slow_row_is_not_chosen(void **state)
     (void)state;
     struct problem problem = checked(CARAT_F32, 1024, 1024, 1024);
     struct plan without;
+    problem.accuracy = CARAT_ACCURACY_STRICT;
     assert_int_equal(plan_choose(&chip, &problem, &without), CARAT_OK);
     assert_null(strstr(without.explanation, "measured"));
     const struct kernel *row = step_of(&without, STEP_MULTIPLY);
@@ -319,6 +320,47 @@ static void a_slow_row_is_not_chosen(void **state)
     with = plan_with(fast, &problem);
     assert_ptr_equal(step_of(&with, STEP_MULTIPLY), other);
     assert_non_null(strstr(with.explanation, "predicted by measured times"));
+    /* In standard accuracy too, where a row with planes would have been. */
+    problem.accuracy = CARAT_ACCURACY_STANDARD;
+    assert_int_equal(plan_choose(&chip, &problem, &without), CARAT_OK);
+    assert_true(plan_has(&without, STEP_SPLIT));
+    with = plan_with(fast, &problem);
+    assert_ptr_equal(step_of(&with, STEP_MULTIPLY), other);
+    assert_int_equal(with.step_count, 1);
+}
+
+/* Rows that do no product by themselves: lines of theirs, which nobody can have measured, are passed over. */
+static void rows_of_several_steps_have_no_times(void **state)
+{
+    (void)state;
+    static const char other[] = HEAD "reduce reduce_f64 65536 4 10.000\n";
+    int rows = 0;
+    struct problem problem = checked(CARAT_F32, 1024, 1024, 1024);
+    struct plan without = plan_with(other, &problem);
+    assert_true(plan_has(&without, STEP_SPLIT));
+    for (int i = 0; i < carat_catalog_count; i++) {
+        const struct kernel *row = &carat_catalog[i];
+        if (row->planes == 0 && !row->rescues) {
+            continue;
+        }
+        struct tuning_line line = {.operation = OPERATION_GEMM,
+                                   .kernel = row,
+                                   .trans_a = row->layout == LAYOUT_TN || row->layout == LAYOUT_TT,
+                                   .trans_b = row->layout == LAYOUT_NT || row->layout == LAYOUT_TT,
+                                   .sizes = {1024, 1024, 1024},
+                                   .microseconds = 0.001};
+        struct tuning_point point;
+        double cycles;
+        int variant;
+        assert_false(plan_predict(&chip, &line, &cycles, &variant, &point));
+        char text[1000];
+        strcpy(text, other);
+        tuning_line_text(&line, text + strlen(text), sizeof(text) - strlen(text));
+        struct plan with = plan_with(text, &problem);
+        assert_string_equal(with.explanation, without.explanation);
+        rows++;
+    }
+    assert_true(rows > 1);
 }
 
 struct shared_way {
@@ -479,6 +521,7 @@ int main(void)
         cmocka_unit_test(factors_lie_between_measurements),
         cmocka_unit_test(absurd_times_are_bounded),
         cmocka_unit_test(a_slow_row_is_not_chosen),
+        cmocka_unit_test(rows_of_several_steps_have_no_times),
         cmocka_unit_test(shared_tiles_run_as_whole_waves_do),
         cmocka_unit_test(slow_packs_and_reduces_are_avoided),
         cmocka_unit_test(tables_of_others_change_nothing),

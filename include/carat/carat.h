@@ -213,14 +213,34 @@ typedef enum carat_order { CARAT_COLUMN_MAJOR = 0, CARAT_ROW_MAJOR = 1 } carat_o
 
 typedef enum carat_op { CARAT_NO_TRANSPOSE = 0, CARAT_TRANSPOSE = 1 } carat_op;
 
+/*
+ * How exact the sums are. Of f32, u is 2^-24 (one rounding to f32 errs by at most u of the number), and |A||B| the
+ * product of the absolute values. An error is that of an entry of op(A) op(B) over the same entry of |A||B|, where
+ * nothing overflows or underflows. Every accuracy gives the same bits each time. See docs/accuracy.md.
+ */
 typedef enum carat_accuracy {
-    CARAT_ACCURACY_DEFAULT = 0, /* what the type's users expect. f32 and f64: as strict. 8-bit floats: the tensor
-                                   unit sums 128 products at a time, to about 13 bits under their leading one,
-                                   and f32 additions the rest */
-    CARAT_ACCURACY_STRICT = 1,  /* f32, f64: fused multiply-adds in the type itself. 8-bit floats: multiplied as
-                                   f16, at half the speed, so that nothing but f32 additions rounds */
-    CARAT_ACCURACY_FAST = 2     /* f32: A and B rounded to tf32 (11 bits). 8-bit floats: all sums as the tensor
-                                   unit keeps them. All else: as by default. The CPU is as accurate as strict */
+    /*
+     * What the type's users expect. 8-bit floats: the tensor unit sums 128 products at a time, to about 13 bits
+     * under their leading one, and f32 additions the rest. f64: as strict.
+     *
+     * f32: all 24 bits of A and B count. Where that is quicker, the tensor unit multiplies A and B as three bf16
+     * parts each, for k of 32 or more: the error is at most (22.5 + k/32) u, which is below the k u of a chain of
+     * fused multiply-adds. There is none where such a chain makes none: A or B the identity, a permutation, rows
+     * of one 1, or small whole numbers. The parts take workspace, 6 bytes an element of A and B. What they cannot
+     * hold is computed as strict does it, and the device itself decides that: infinities, NaN, overflow and
+     * numbers next to 0 come out as f32 arithmetic gives them. All other products of f32 are strict.
+     */
+    CARAT_ACCURACY_STANDARD = 0,
+    /*
+     * f32, f64: fused multiply-adds in the type itself; the error of f32 is at most k u. 8-bit floats: multiplied
+     * as f16, at half the speed, so that nothing but f32 additions rounds.
+     */
+    CARAT_ACCURACY_STRICT = 1,
+    /*
+     * f32: A and B may be rounded to tf32 (11 bits). 8-bit floats: all sums as the tensor unit keeps them. All
+     * else: as standard. The CPU is as accurate as strict.
+     */
+    CARAT_ACCURACY_FAST = 2
 } carat_accuracy;
 
 /*

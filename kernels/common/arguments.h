@@ -44,6 +44,16 @@ typedef struct epilogue_arguments {
     int32_t result_type;  /* ELEMENT_... of C and D */
 } epilogue_arguments;
 
+/* What the blocks of a split say, for who multiplies next: see kernels/common/verdict.h. */
+typedef struct verdict_arguments {
+    const uint32_t *words;
+    uint32_t *spoiled;    /* of each part of D: not 0 where the product has left it alone */
+    int32_t count_a;      /* of A's blocks, which are the first */
+    int32_t count;        /* of all */
+    int32_t short_k;      /* 1: operands whose exponents are far apart are refused too */
+    int32_t spoiled_rows; /* of D, of which a word of `spoiled` speaks */
+} verdict_arguments;
+
 /*
  * Blocks stand in one line, blockIdx.x = tile + tiles * (part + parts * problem): tiles_m * tiles_n
  * tiles of D, then the parts of K (1 unless K is split), then the problems of the batch.
@@ -79,6 +89,7 @@ typedef struct gemm_arguments {
     int64_t k_per_part;
     void *partials;
     epilogue_arguments epilogue;
+    verdict_arguments verdict; /* what rows with PLANES leave alone, and rows with RESCUES compute */
 } gemm_arguments;
 
 /* A tensor map: how the copy engine sees a matrix. The driver makes it; only the engine reads it. */
@@ -94,6 +105,9 @@ typedef struct tensor_map {
  *     a    128 bytes x BOX_A, where BOX_A rows (op(A) along k) or TILE_K k (along m) make a box
  *     b    the same of B
  *     d    128 bytes along m x BOX_D columns; not valid, and not used, where d_by_map is 0
+ *
+ * Rows with PLANES have so many problems of a and b for each of the batch, the planes of that; boxes are TILE_K elements of
+ * k wide, under the 64-byte swizzle where that is 64 bytes, or 128 bytes across it.
  *
  * A cluster's tile is CLUSTER tiles side by side, along n where SWAPPED is 1, else along m; tiles_m and tiles_n
  * count those. Blocks are persistent: gridDim.x is what fits the device at most, a multiple of CLUSTER, and the
@@ -177,6 +191,38 @@ typedef struct pack_arguments {
     int32_t blocks_a;
     int32_t result_type; /* of D, which says what alpha's is */
 } pack_arguments;
+
+/*
+ * One operand of a split: rows x columns of f32, ld apart, as three bf16 planes of columns_to columns of ld_to elements (a
+ * multiple of 64), zero where there is nothing to split. Plane p of a problem begins (3 * problem + p) * columns_to *
+ * ld_to elements behind `to`, without gaps. With stride 0 all problems share one matrix, and problems is 1.
+ */
+typedef struct split_operand {
+    const void *from;
+    void *to; /* at a multiple of 16 bytes */
+    int64_t rows;
+    int64_t columns;
+    int64_t ld;
+    int64_t stride;
+    int64_t columns_to;
+    int64_t ld_to;
+    int64_t problems;
+} split_operand;
+
+/*
+ * The operands of a product in parts: see kernels/memory/split.cu. The first blocks_a blocks are A's, the rest B's.
+ * They stride over columns_to * ld_to / 8 * problems strips, one a thread, so any number of blocks from 1 an operand up
+ * is right; no more than MIN_BLOCKS a multiprocessor for both together are at work at once, nor should be launched.
+ * Each writes a word of verdicts. Where alpha, f32, is 0 nothing is read, and all words are 0.
+ */
+typedef struct split_arguments {
+    split_operand a;
+    split_operand b;
+    scalar_argument alpha;
+    uint32_t *verdicts; /* as many as there are blocks */
+    int32_t blocks_a;
+    int32_t unused;
+} split_arguments;
 
 /*
  * B = scale * A + shift over m x n, both column-major; b == a with ldb == lda is allowed.

@@ -33,6 +33,7 @@
 #include "../ptx/ldmatrix.h"
 #include "../ptx/mma.h"
 #include "../ptx/mma_f64.h"
+#include "../ptx/warp.h"
 #endif
 
 #include "element.h"

@@ -38,6 +38,7 @@
 #define OPERATION_TRANSPOSE 5 /* transpose_arguments; ELEMENT_BYTES instead of ELEMENT */
 #define OPERATION_CEILING 6   /* ceiling_arguments */
 #define OPERATION_PACK 7      /* pack_arguments */
+#define OPERATION_SPLIT 8     /* split_arguments */
 
 /* LAYOUT: of op(A) op(B), column-major; ANY rows read trans_a and trans_b as they run. */
 #define LAYOUT_ANY 0

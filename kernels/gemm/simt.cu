@@ -22,6 +22,8 @@
  * Needs: nothing. Columns that begin at multiples of VECTOR elements are read as vectors, others one
  * by one. With 8 x 8 a thread, 4 reads of shared memory go with 64 multiply-adds: the multiplying
  * unit is the limit, for f32 at about nine issue slots of ten.
+ *
+ * A row with RESCUES=1 computes only what rows with planes have refused to, from A and B as they were.
  */
 #include "kernel.h"
 
@@ -45,6 +47,7 @@
 #include "load.h"
 #include "store.h"
 #include "tiles.h"
+#include "verdict.h"
 
 #define BAND 8
 #define DEPTH (TILE_K / PACK) /* words that a tile is deep */
@@ -282,10 +285,34 @@ static __device__ inline void multiply(accumulator sum[THREAD_N][THREAD_M], cons
     }
 }
 
+#ifdef RESCUES
+
+/* Whether the row with planes has left something of the block's tile alone. A warp asks; all lanes agree. */
+static __device__ inline int has_spoiled(const gemm_arguments *arguments)
+{
+    block_share share = share_of_block(arguments, BAND);
+    int64_t m = arguments->m - share.row < TILE_M ? arguments->m - share.row : TILE_M;
+    int64_t n = arguments->n - share.column < TILE_N ? arguments->n - share.column : TILE_N;
+    int32_t rows = arguments->verdict.spoiled_rows;
+    int first = (int)(share.row % rows);
+    int words_m = (first + (int)m - 1) / rows + 1;
+    int words = words_m * (((int)n + SPOILED_COLUMNS - 1) / SPOILED_COLUMNS);
+    uint32_t spoiled = 0;
+    for (int i = (int)threadIdx.x % 32; i < words; i += 32) {
+        spoiled |= *spoiled_word(&arguments->verdict, arguments->m, arguments->n, share.problem,
+                                 share.row - first + i % words_m * rows,
+                                 share.column + i / words_m * SPOILED_COLUMNS);
+    }
+    return warp_max(spoiled) != 0;
+}
+
+#endif
+
 /* Stores the thread's sums: to D through alpha and beta, or bare where there are partial sums. */
 static __device__ inline void store(const gemm_arguments *arguments, const block_share *share,
-                                    accumulator sum[THREAD_N][THREAD_M], int row, int column)
+                                    accumulator sum[THREAD_N][THREAD_M], int row, int column, int rescues_all)
 {
+    (void)rescues_all;
     int bare = arguments->partials != 0;
     accumulator alpha = scalar_value(arguments->alpha);
     accumulator beta = scalar_value(arguments->beta);
@@ -300,6 +327,12 @@ static __device__ inline void store(const gemm_arguments *arguments, const block
             if (at_m >= arguments->m || at_n >= arguments->n) {
                 continue;
             }
+#ifdef RESCUES
+            if (!rescues_all && *spoiled_word(&arguments->verdict, arguments->m, arguments->n, share->problem,
+                                              at_m, at_n) == 0) {
+                continue;
+            }
+#endif
             if (bare) {
                 partials[at_m + at_n * arguments->m] = sum[j][i];
             } else {
@@ -311,6 +344,15 @@ static __device__ inline void store(const gemm_arguments *arguments, const block
 
 KERNEL __launch_bounds__(THREADS_X, MIN_BLOCKS) KERNEL_NAME(const gemm_arguments arguments)
 {
+#ifdef RESCUES
+    wait_for_kernels_before();
+    int rescues_all = verdict_refuses(&arguments.verdict);
+    if (!rescues_all && !has_spoiled(&arguments)) {
+        return;
+    }
+#else
+    const int rescues_all = 1;
+#endif
     __shared__ __align__(16) tile_a_type tile_a[2];
     __shared__ __align__(16) tile_b_type tile_b[2];
 
@@ -362,5 +404,5 @@ KERNEL __launch_bounds__(THREADS_X, MIN_BLOCKS) KERNEL_NAME(const gemm_arguments
         left -= TILE_K;
         __syncthreads();
     } while (stowed);
-    store(&arguments, &share_of_all, sum, row, column);
+    store(&arguments, &share_of_all, sum, row, column, rescues_all);
 }

@@ -1,8 +1,8 @@
 /*
  * thin.cu - products of which one operand is thin: up to 16 columns of op(B), or rows of op(A) where the row has
  * SWAPPED=1. The other operand is long. It is read once, and nothing of it could be used again: all depends on
- * how fast that goes. f32 and f64 by fused multiply-adds; f16, bf16 and s8 on the tensor unit, since with 8
- * columns the multiply-adds of the plain unit would already take longer than the reading.
+ * how fast that goes. f32 and f64 by fused multiply-adds; f16, bf16, s8 and, with ACCURACY=FAST, f32 rounded to tf32 on
+ * the tensor unit, since with 8 columns the multiply-adds of the plain unit would already take longer than the reading.
  *
  *                  thin                  A block owns a tile of D, WARP_K warps share its k:
  *                 +----+
@@ -39,25 +39,16 @@
 #include "kernel.h"
 
 #include "epilogue.h"
+#include "thin_tile.h"
 #include "tiles.h"
 
-#ifndef SWAPPED
-#define SWAPPED 0
-#endif
-
-#if SWAPPED
-#define TILE_LONG TILE_N
-#define TILE_THIN TILE_M
-#define WARP_LONG WARP_N
-#define WARP_THIN WARP_M
+/* Where f32 need only be fast, it is rounded to tf32. */
+#if ELEMENT == ELEMENT_F32 && defined(ACCURACY)
+#define TF32 1
 #else
-#define TILE_LONG TILE_M
-#define TILE_THIN TILE_N
-#define WARP_LONG WARP_M
-#define WARP_THIN WARP_N
+#define TF32 0
 #endif
-
-#define TENSOR (ELEMENT != ELEMENT_F32 && ELEMENT != ELEMENT_F64)
+#define TENSOR (TF32 || (ELEMENT != ELEMENT_F32 && ELEMENT != ELEMENT_F64))
 
 enum {
     SIZE = sizeof(element),
@@ -84,7 +75,11 @@ enum {
     THIN_PIECES = TENSOR ? TILE_THIN / 8 : TILE_THIN,
     /* Whether the thin operand's pieces are fetched with the long one's, or, where they are many, when their
      * turn comes. */
-    THIN_AHEAD = THIN_PIECES <= 2
+    THIN_AHEAD = THIN_PIECES <= 2,
+    /* Rows that are loaded together where elements are loaded one by one. */
+    ENDS = TENSOR      ? 2
+           : SIZE == 8 ? 1
+                       : ROWS
 };
 
 static_assert(WARPS_LONG * WARP_LONG == TILE_LONG && WARP_THIN == TILE_THIN, "warps tile the block");
@@ -320,6 +315,8 @@ static __device__ __forceinline__ void turn(fragment *fragment)
 #define multiply_tile mma_f16_16x8x16
 #elif ELEMENT == ELEMENT_BF16
 #define multiply_tile mma_bf16_16x8x16
+#elif TF32
+#define multiply_tile mma_tf32_16x8x8
 #else
 #define multiply_tile mma_s8_16x8x32
 #endif
@@ -335,7 +332,16 @@ static __device__ __forceinline__ void multiply(sums sum, const uint32_t *rows, 
     for (int r = 0; r < ROWS; r += 2) {
         uint32_t a[4] = {rows[r * pitch], rows[(r + 1) * pitch], rows[r * pitch + 1],
                          rows[(r + 1) * pitch + 1]};
+#if TF32
+        uint32_t b[2] = {tf32_from_f32(piece[0]), tf32_from_f32(piece[1])};
+#pragma unroll
+        for (int w = 0; w < 4; ++w) {
+            a[w] = tf32_from_f32(a[w]);
+        }
+        multiply_tile(&sum[r / 2][4 * p], a, b);
+#else
         multiply_tile(&sum[r / 2][4 * p], a, piece);
+#endif
     }
 }
 
@@ -388,11 +394,11 @@ typedef struct work {
     int thin_whole;      /* the thin operand's pieces may be loaded whole */
 } work;
 
+/* Nothing of it is read from memory that a kernel before may write. */
 static __device__ inline work work_of_block(const gemm_arguments *arguments)
 {
     work work;
-    /* Blocks that share rows of the long operand come one after another. */
-    work.share = share_of_block(arguments, SWAPPED ? arguments->tiles_m : 1);
+    work.share = share_of_thin_block(arguments);
     work.row = SWAPPED ? work.share.column : work.share.row;
     work.column = SWAPPED ? work.share.row : work.share.column;
     work.wide = long_operand(arguments, work.share.problem);
@@ -403,8 +409,7 @@ static __device__ inline work work_of_block(const gemm_arguments *arguments)
     work.columns = (int)least(work.thin.count - work.column, TILE_THIN);
     work.thin_whole = work.thin.along_k && is_aligned(&work.thin, 4 * WORDS);
 
-    int nothing = alpha_is_zero(arguments->alpha, arguments->epilogue.result_type);
-    int64_t length = nothing ? 0 : work.share.k_end - work.share.k_begin;
+    int64_t length = work.share.k_end - work.share.k_begin;
     int64_t rows = work.wide.count;
     work.all = (length + CHUNK - 1) / CHUNK;
     work.whole = length / CHUNK;
@@ -594,24 +599,32 @@ static __device__ __forceinline__ void add_whole(sums sum, const work *work, int
     }
 }
 
-/* The chunks first .. last - 1 element by element: slow, and of no more registers than the others. */
-static __device__ inline void add_singly(sums sum, const work *work, int64_t first, int64_t last)
+/*
+ * The chunks first .. last - 1 element by element: slow, and of no more registers than the others. The warps take turns
+ * from number `begin` on, down.
+ */
+static __device__ inline void add_singly(sums sum, const work *work, int64_t first, int64_t last, int begin)
 {
+    int number = (begin + WARPS_K - warp_along_k()) % WARPS_K;
 #pragma unroll 1
-    for (int64_t chunk = first + warp_along_k(); chunk < last; chunk += WARPS_K) {
+    for (int64_t chunk = first + number; chunk < last; chunk += WARPS_K) {
         fragment fragment;
         walk walk = walk_from(work, chunk, work->wide.along_k);
         int64_t left = work->share.k_end - work->share.k_begin - chunk * CHUNK - lane_member() * PIECE;
 #pragma unroll
         for (int r = 0; r < ROWS; ++r) {
-            __syncwarp();
+            if (r % ENDS == 0) {
+                __syncwarp();
+            }
             load_singly(&fragment.x[r * WORDS], WORDS, walk.rows[r], work->row_k, left);
         }
         const char *from = walk.column;
 #pragma unroll
         for (int p = 0; p < THIN_PIECES; ++p) {
             piece piece;
-            __syncwarp();
+            if (THIN_PIECES > 1) {
+                __syncwarp();
+            }
             load_singly(piece.x, WORDS, from, work->column_k, left);
             multiply_piece(sum, &fragment, &piece, p);
             if (walk.first + (TENSOR ? 8 : 1) * (p + 1) < work->columns) {
@@ -642,8 +655,9 @@ static __device__ inline void add_products(sums sum, const work *work)
         }
     }
     __syncwarp();
-    add_singly(sum, work, 0, work->first);
-    add_singly(sum, work, work->whole, work->all);
+    /* By the warps that have the fewest whole chunks. */
+    add_singly(sum, work, 0, work->first, WARPS_K - 1);
+    add_singly(sum, work, work->whole, work->all, 2 * WARPS_K - 2);
 }
 
 /* ---- From the lanes' sums to D -------------------------------------------------------------- */
@@ -732,15 +746,17 @@ KERNEL __launch_bounds__(THREADS_X, MIN_BLOCKS) KERNEL_NAME(const gemm_arguments
     __shared__ work work;
     __shared__ slots slots;
 
-    wait_for_kernels_before();
-    let_next_kernel_begin();
     if (threadIdx.x == 0) {
         work = work_of_block(&arguments);
     }
     __syncthreads();
+    wait_for_kernels_before();
+    let_next_kernel_begin();
 
     sums sum = {{0}};
-    add_products(sum, &work);
+    if (!alpha_is_zero(arguments.alpha, arguments.epilogue.result_type)) {
+        add_products(sum, &work);
+    }
 
 #pragma unroll
     for (int begin = 0; begin < TILE_THIN; begin += PASS) {

@@ -35,6 +35,12 @@
  * 8-bit floats: the unit keeps sums of their products in fewer than 24 bits. Without ACCURACY=FAST every 128 of k
  * are summed apart and added to f32 sums in registers.
  *
+ * With PLANES=3 an operand is the sum of three bf16 matrices, which hold all 24 bits of an f32 one (kernels/memory/
+ * split.cu), as three problems of one map. A stage has TILE_K = 64 bytes of k of all planes, of whose products the six
+ * largest are summed, the small ones first, and moved like those of 8-bit floats: the unit cuts its sums. Where the
+ * planes cannot stand for the operands nothing is stored, and where sums are not finite a warp's part of a tile is not:
+ * a row that rescues comes next (verdict.h).
+ *
  * What limits it: 128 x 256 x 64 products of 16 bits are 1024 cycles of the tensor unit, for which 32 KB come
  * from the L2 cache; where all units run, the device's power.
  */
@@ -46,6 +52,7 @@
 #include "../ptx/tensor_copy.h"
 #include "epilogue.h"
 #include "tiles.h"
+#include "verdict.h"
 
 #ifndef ELEMENT_B
 #define ELEMENT_B ELEMENT
@@ -85,12 +92,17 @@
 #endif
 #include "../ptx/wgmma.h"
 
+#ifndef PLANES
+#define PLANES 1
+#endif
+
 #define ROW_BYTES 128
-#define ATOM_BYTES 1024                     /* eight rows, after which the swizzle repeats */
-#define ACROSS (ROW_BYTES / 2)              /* elements of a row of 16-bit elements that lie across */
-#define STEPS 4                             /* instructions along k in a stage: 32 bytes each */
-#define ROWS_BYTES (TILE_ROWS * ROW_BYTES)  /* a stage's rows of k, ... */
-#define COLUMNS_BYTES (WGMMA_N * ROW_BYTES) /* ... and its columns */
+#define ATOM_BYTES 1024                         /* eight rows, after which the swizzle repeats */
+#define ACROSS (ROW_BYTES / 2)                  /* elements of a row of 16-bit elements that lie across */
+#define K_BYTES (TILE_K * (int)sizeof(element)) /* of k in a stage: the rows of operands along k */
+#define STEPS (K_BYTES / 32)                    /* instructions along k in a stage */
+#define ROWS_BYTES (TILE_ROWS * K_BYTES)        /* a stage's rows of k, a plane, ... */
+#define COLUMNS_BYTES (WGMMA_N * K_BYTES)       /* ... and its columns */
 #define WARPGROUP 128
 
 /*
@@ -108,8 +120,8 @@
 #define BUFFER_BYTES (BUFFER_ROWS * ROW_BYTES)
 #define STORING_GROUPS (CONSUMERS * WARPGROUP / STORERS)
 
-/* 8-bit floats whose sums are moved; everything else stays in the instruction's own sums. */
-#define MOVES_SUMS (ELEMENT >= ELEMENT_E4M3 && ACCURACY != ACCURACY_FAST)
+/* 8-bit floats and planes, whose sums are moved; everything else stays in the instruction's own sums. */
+#define MOVES_SUMS (PLANES > 1 || (ELEMENT >= ELEMENT_E4M3 && ACCURACY != ACCURACY_FAST))
 
 /*
  * Registers in which results wait to be stored while the next tile is multiplied: half as many as the tile has sums are
@@ -132,7 +144,10 @@
 #define STREAM 0
 #endif
 
-static_assert(TILE_K * sizeof(element) == ROW_BYTES, "a stage is one row of the swizzle deep");
+static_assert(K_BYTES == ROW_BYTES || (K_BYTES == ROW_BYTES / 2 && PLANES > 1),
+              "a stage is one row of a swizzle deep");
+static_assert(PLANES == 1 || (SWAPPED && sizeof(element) == 2),
+              "planes are of 16-bit types, their rows along n");
 static_assert(TILE_ROWS == 64 * CONSUMERS, "a consumer has 64 rows");
 static_assert(THREADS_X == WARPGROUP * (CONSUMERS + 1), "one more warpgroup for the producer");
 static_assert(sizeof(element) == 2 || !(ROWS_ACROSS || COLUMNS_ACROSS), "only 16-bit types may lie across");
@@ -140,8 +155,8 @@ static_assert(!COLUMNS_ACROSS || WGMMA_N % ACROSS == 0, "columns that lie across
 static_assert(COLUMNS_ACROSS || WGMMA_N % (8 * CLUSTER) == 0, "each block loads whole atoms");
 
 typedef struct stage {
-    unsigned char rows[ROWS_BYTES];
-    unsigned char columns[COLUMNS_BYTES];
+    unsigned char rows[PLANES][ROWS_BYTES];
+    unsigned char columns[PLANES][COLUMNS_BYTES];
 } stage;
 
 /* Where a tile begins, of which problem and part: the producer works it out, and the consumers read it. */
@@ -223,6 +238,18 @@ static __device__ inline int reads_operands(const gemm_arguments *gemm)
         wait_for_kernels_before();
     }
     return __shfl_sync(0xffffffffu, !alpha_is_zero(gemm->alpha, gemm->epilogue.result_type), 0);
+}
+
+/* Whether planes do not hold what they are of: then D is for a row that rescues. The whole warp asks. */
+static __device__ inline int is_refused(const gemm_arguments *gemm)
+{
+#if PLANES > 1
+    wait_for_kernels_before();
+    return __shfl_sync(0xffffffffu, verdict_refuses(&gemm->verdict), 0);
+#else
+    (void)gemm;
+    return 0;
+#endif
 }
 
 #if STREAM
@@ -329,23 +356,23 @@ static __device__ inline place part_of_consumer(place here, int consumer)
 
 /* Has the engine load `count` rows from `first` on, of TILE_K k from k on, into `to`, for `blocks` of the cluster. */
 static __device__ inline void load_rows(unsigned char *to, const tensor_map *map, uint64_t *barrier,
-                                        int across, int count, int first, int k, int problem, uint32_t blocks)
+                                        int across, int count, int first, int k, int plane, uint32_t blocks)
 {
     if (!across) {
         if (blocks == 1) {
-            tensor_load(to, map, barrier, k, first, problem);
+            tensor_load(to, map, barrier, k, first, plane);
         } else {
-            tensor_load_multicast(to, map, barrier, (uint16_t)((1u << blocks) - 1), k, first, problem);
+            tensor_load_multicast(to, map, barrier, (uint16_t)((1u << blocks) - 1), k, first, plane);
         }
         return;
     }
     for (int box = 0; box < count / ACROSS; ++box) {
         unsigned char *at = to + box * TILE_K * ROW_BYTES;
         if (blocks == 1) {
-            tensor_load(at, map, barrier, first + box * ACROSS, k, problem);
+            tensor_load(at, map, barrier, first + box * ACROSS, k, plane);
         } else {
             tensor_load_multicast(at, map, barrier, (uint16_t)((1u << blocks) - 1), first + box * ACROSS, k,
-                                  problem);
+                                  plane);
         }
     }
 }
@@ -375,8 +402,8 @@ static __device__ inline void produce(const tensor_gemm_arguments *arguments, sh
         place here = place_of_piece(arguments, &work, rank);
         int row = SWAPPED ? here.column : here.row;
         int column = (SWAPPED ? here.row : here.column) + columns_begin;
-        int row_problem = row_problems ? here.problem : 0;
-        int column_problem = column_problems ? here.problem : 0;
+        int row_plane = (row_problems ? here.problem : 0) * PLANES;
+        int column_plane = (column_problems ? here.problem : 0) * PLANES;
         int k = here.part * (int)gemm->k_per_part + (int)work.first * TILE_K;
         shared->places[number % PLACES] = here;
         if (number == 0) {
@@ -387,9 +414,12 @@ static __device__ inline void produce(const tensor_gemm_arguments *arguments, sh
             uint64_t *full = &shared->full[at.stage];
             mbarrier_wait(&shared->empty[at.stage], at.parity ^ 1);
             mbarrier_arrive_expect(full, sizeof(stage));
-            load_rows(to->rows, row_map, full, ROWS_ACROSS, TILE_ROWS, row, k, row_problem, 1);
-            load_rows(to->columns + columns_begin * ROW_BYTES, column_map, full, COLUMNS_ACROSS,
-                      columns_count, column, k, column_problem, CLUSTER);
+            for (int plane = 0; plane < PLANES; ++plane) {
+                load_rows(to->rows[plane], row_map, full, ROWS_ACROSS, TILE_ROWS, row, k, row_plane + plane,
+                          1);
+                load_rows(to->columns[plane] + columns_begin * K_BYTES, column_map, full, COLUMNS_ACROSS,
+                          columns_count, column, k, column_plane + plane, CLUSTER);
+            }
             k += TILE_K;
             step_on(&at);
         }
@@ -406,13 +436,21 @@ typedef struct operand_places {
     uint64_t columns;
 } operand_places;
 
+/* Rows that lie across are boxes of TILE_K k; rows of k have either swizzle. */
+static __device__ inline uint64_t place_of_operand(const unsigned char *rows, int across)
+{
+    if (!across && K_BYTES < ROW_BYTES) {
+        return wgmma_descriptor_64(rows, 8 * K_BYTES);
+    }
+    return wgmma_descriptor(rows, TILE_K * ROW_BYTES, ATOM_BYTES);
+}
+
 static __device__ inline operand_places places_of(shared_memory *shared, int consumer)
 {
     operand_places places;
-    /* 64 rows are 64 * 128 bytes either way: of k each, or one box of TILE_K rows where they lie across. */
-    places.rows =
-        wgmma_descriptor(shared->stages[0].rows + consumer * 64 * ROW_BYTES, TILE_K * ROW_BYTES, ATOM_BYTES);
-    places.columns = wgmma_descriptor(shared->stages[0].columns, TILE_K * ROW_BYTES, ATOM_BYTES);
+    /* 64 rows are 64 * K_BYTES either way: of k each, or one box of TILE_K rows where they lie across. */
+    places.rows = place_of_operand(shared->stages[0].rows[0] + consumer * 64 * K_BYTES, ROWS_ACROSS);
+    places.columns = place_of_operand(shared->stages[0].columns[0], COLUMNS_ACROSS);
     return places;
 }
 
@@ -424,10 +462,20 @@ static __device__ inline void multiply_stage(wgmma_sum sum[WGMMA_SUMS], operand_
     const uint32_t columns_step = COLUMNS_ACROSS ? 16 * ROW_BYTES : 32;
     uint64_t rows = wgmma_advance(places.rows, number * (uint32_t)sizeof(stage));
     uint64_t columns = wgmma_advance(places.columns, number * (uint32_t)sizeof(stage));
+    /* Planes whose numbers have the largest sum come first: their products are the smallest. */
 #pragma unroll
-    for (int step = 0; step < STEPS; ++step) {
-        wgmma(sum, wgmma_advance(rows, step * rows_step), wgmma_advance(columns, step * columns_step),
-              step > 0 || accumulate);
+    for (int both = PLANES - 1; both >= 0; --both) {
+#pragma unroll
+        for (int plane = 0; plane <= both; ++plane) {
+            uint64_t row_plane = wgmma_advance(rows, plane * ROWS_BYTES);
+            uint64_t column_plane = wgmma_advance(columns, (both - plane) * COLUMNS_BYTES);
+#pragma unroll
+            for (int step = 0; step < STEPS; ++step) {
+                wgmma(sum, wgmma_advance(row_plane, step * rows_step),
+                      wgmma_advance(column_plane, step * columns_step),
+                      both < PLANES - 1 || plane > 0 || step > 0 || accumulate);
+            }
+        }
     }
     wgmma_commit();
 }
@@ -598,6 +646,27 @@ static __device__ inline void add_earlier_steps(const tensor_gemm_arguments *arg
 
 #endif
 
+#if PLANES > 1
+
+/* Whether a warp's part of a tile has sums that are not finite, which it notes either way; all lanes agree. */
+static __device__ inline int note_spoiled(standing at, const gemm_arguments *gemm, place here,
+                                          const wgmma_sum sum[WGMMA_SUMS])
+{
+    float probe = 0;
+#pragma unroll
+    for (int i = 0; i < WGMMA_SUMS; ++i) {
+        probe = fmaf(sum[i], 0, probe); /* NaN from the first that is not finite on */
+    }
+    int spoiled = __shfl_sync(0xffffffffu, __any_sync(0xffffffffu, probe != 0), 0);
+    int column = here.column + 16 * at.warp;
+    if (at.lane == 0 && here.row < gemm->m && column < gemm->n) {
+        *spoiled_word(&gemm->verdict, gemm->m, gemm->n, here.problem, here.row, column) = (uint32_t)spoiled;
+    }
+    return spoiled;
+}
+
+#endif
+
 static __device__ inline void consume(const tensor_gemm_arguments *arguments, shared_memory *shared,
                                       int consumer, int reads)
 {
@@ -645,6 +714,11 @@ static __device__ inline void consume(const tensor_gemm_arguments *arguments, sh
         here = part_of_consumer(here, consumer);
         values_of_sums(at, gemm, here, sum, value, shared->bias[consumer], consumer, plain);
         place_of_tile tile = place_of_storers(gemm, here, at);
+#if PLANES > 1
+        if (note_spoiled(at, gemm, here, sum)) {
+            continue;
+        }
+#endif
 #if LATE_WORDS > 0
         if (late && !last) {
             store_tile(at, arguments, shared, &tile, value, consumer, 1, 0);
@@ -726,7 +800,7 @@ KERNEL __launch_bounds__(THREADS_X, 1) KERNEL_CLUSTER
         }
         if (warp == 0) {
             int reads = reads_operands(&arguments.gemm);
-            if (threadIdx.x == 0) {
+            if (!is_refused(&arguments.gemm) && threadIdx.x == 0) {
                 produce(&arguments, shared, block_rank(), reads);
             }
             __syncwarp();
@@ -745,7 +819,11 @@ KERNEL __launch_bounds__(THREADS_X, 1) KERNEL_CLUSTER
         }
         int reads = reads_operands(&arguments.gemm);
         wait_for_kernels_before();
-        consume(&arguments, shared, warp / 4 - 1, reads);
+        if (!is_refused(&arguments.gemm)) {
+            consume(&arguments, shared, warp / 4 - 1, reads);
+        } else if (CLUSTER > 1) {
+            cluster_arrive();
+        }
     }
     /* No block leaves while another may still write into its shared memory or arrive at its barriers. */
     if (CLUSTER > 1) {

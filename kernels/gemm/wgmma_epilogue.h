@@ -511,8 +511,10 @@ static __device__ __forceinline__ unsigned char *buffer_of(standing at, shared_m
                                                            int number, int last)
 {
     if (last) {
-        return shared->stages[number % STAGES].rows + consumer * 64 * ROW_BYTES +
-               (STORERS == 32 ? at.warp * BUFFER_BYTES : 0);
+        const int of_plane = 64 * K_BYTES / BUFFER_BYTES; /* buffers in the consumer's rows of a plane */
+        int buffer = STORERS == 32 ? at.warp : 0;
+        return shared->stages[number % STAGES].rows[buffer / of_plane] + consumer * 64 * K_BYTES +
+               buffer % of_plane * BUFFER_BYTES;
     }
     return shared->buffers[STORERS == 32 ? 4 * consumer + at.warp : consumer][number % BUFFERS];
 }

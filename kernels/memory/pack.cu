@@ -28,6 +28,7 @@
 #include "kernel.h"
 
 #include "epilogue.h"
+#include "pieces.h"
 #include "square.h"
 
 #define AT_ONCE 4 /* packs whose loads a thread has under way */
@@ -39,21 +40,6 @@
 #define WIDER 1
 #endif
 
-/* The matrices that an operand's packs are read from, and where they end. */
-typedef struct source {
-    const unsigned char *begin;
-    const unsigned char *end;
-} source;
-
-/* 16 bytes of a column on their way: the aligned packs that they lie in, and how many of them count. */
-typedef struct pieces {
-    const unsigned char *from;
-    int32_t valid; /* bytes inside the column; 0 or less: none */
-    int32_t whole; /* both packs lie in the matrices, and were read */
-    uint4 low;
-    uint4 high;
-} pieces;
-
 static __device__ inline source source_of(const pack_operand *operand)
 {
     int64_t last = (operand->problems - 1) * operand->stride + (operand->columns - 1) * operand->ld;
@@ -61,88 +47,6 @@ static __device__ inline source source_of(const pack_operand *operand)
     source.begin = (const unsigned char *)operand->from;
     source.end = source.begin + (last + operand->rows) * ELEMENT_BYTES;
     return source;
-}
-
-/* Begins to read 16 bytes at an address, of which those below `valid` count. */
-static __device__ inline pieces read_pieces(const source *source, const unsigned char *from, int64_t valid)
-{
-    pieces pieces;
-    int both = (uintptr_t)from % 16 != 0;
-    const unsigned char *aligned = from - (uintptr_t)from % 16;
-    pieces.from = from;
-    pieces.valid = valid < 16 ? (int32_t)valid : 16;
-    pieces.whole = valid > 0 && aligned >= source->begin && aligned + (both ? 32 : 16) <= source->end;
-    pieces.low = make_uint4(0, 0, 0, 0);
-    pieces.high = pieces.low;
-    if (pieces.whole) {
-        pieces.low = *(const uint4 *)aligned;
-    }
-    if (pieces.whole && both) {
-        pieces.high = *(const uint4 *)(aligned + 16);
-    }
-    return pieces;
-}
-
-/* Element by element, at the ends of the matrices. */
-static __device__ inline pack gather_pack(const pieces *pieces)
-{
-    pack gathered = {{0, 0, 0, 0}};
-#pragma unroll 1
-    for (int byte = 0; byte < pieces->valid; byte += ELEMENT_BYTES) {
-#if ELEMENT_BYTES == 8
-        uint64_t element = *(const unit *)(pieces->from + byte);
-        gathered.word[0] = byte == 0 ? (uint32_t)element : gathered.word[0];
-        gathered.word[1] = byte == 0 ? (uint32_t)(element >> 32) : gathered.word[1];
-        gathered.word[2] = byte == 8 ? (uint32_t)element : gathered.word[2];
-        gathered.word[3] = byte == 8 ? (uint32_t)(element >> 32) : gathered.word[3];
-#else
-        uint32_t element = (uint32_t) * (const unit *)(pieces->from + byte) << byte % 4 * 8;
-#pragma unroll
-        for (int w = 0; w < 4; ++w) {
-            gathered.word[w] |= byte / 4 == w ? element : 0;
-        }
-#endif
-    }
-    return gathered;
-}
-
-/* The 16 bytes, zero from `valid` on. */
-static __device__ inline pack join_pieces(const pieces *pieces)
-{
-    if (!pieces->whole) {
-        return gather_pack(pieces);
-    }
-    uint32_t words[8] = {pieces->low.x,  pieces->low.y,  pieces->low.z,  pieces->low.w,
-                         pieces->high.x, pieces->high.y, pieces->high.z, pieces->high.w};
-    int offset = (int)((uintptr_t)pieces->from % 16);
-#pragma unroll
-    for (int w = 0; w < 6; ++w) {
-        words[w] = offset & 8 ? words[w + 2] : words[w];
-    }
-#if ELEMENT_BYTES < 8
-#pragma unroll
-    for (int w = 0; w < 5; ++w) {
-        words[w] = offset & 4 ? words[w + 1] : words[w];
-    }
-#endif
-    pack joined;
-#pragma unroll
-    for (int w = 0; w < 4; ++w) {
-#if ELEMENT_BYTES < 4
-        joined.word[w] = __byte_perm(words[w], words[w + 1], 0x3210 + 0x1111 * (unsigned)(offset % 4));
-#else
-        joined.word[w] = words[w];
-#endif
-    }
-    if (pieces->valid < 16) {
-#pragma unroll
-        for (int w = 0; w < 4; ++w) {
-            int bytes = pieces->valid - 4 * w;
-            uint32_t mask = bytes >= 4 ? 0xffffffffu : bytes <= 0 ? 0 : (1u << 8 * bytes) - 1;
-            joined.word[w] &= mask;
-        }
-    }
-    return joined;
 }
 
 #ifdef CONVERTS
@@ -206,7 +110,7 @@ static __device__ inline void pack_straight(const pack_operand *operand, uint32_
 #pragma unroll
     for (int u = 0; u < AT_ONCE; ++u) {
         if (inside[u]) {
-            pack joined = join_pieces(&pieces[u]);
+            pack joined = join_pieces(&pieces[u], 0);
             store_packs(&to[u * THREADS_X * WIDER], &joined, operand->type);
         }
     }
@@ -238,7 +142,7 @@ static __device__ inline void read_square(const pack_operand *operand, const sou
         }
 #pragma unroll
         for (int c = 0; c < COLUMNS_AT_ONCE; ++c) {
-            square[first + c] = join_pieces(&pieces[c]);
+            square[first + c] = join_pieces(&pieces[c], 0);
         }
     }
     turn_over(square);

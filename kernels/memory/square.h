@@ -5,36 +5,10 @@
 #ifndef CARAT_MEMORY_SQUARE_H
 #define CARAT_MEMORY_SQUARE_H
 
-#if ELEMENT_BYTES == 1
-typedef uint8_t unit;
-#elif ELEMENT_BYTES == 2
-typedef uint16_t unit;
-#elif ELEMENT_BYTES == 4
-typedef uint32_t unit;
-#elif ELEMENT_BYTES == 8
-typedef uint64_t unit;
-#endif
+#include "pieces.h"
 
-#define PACK (16 / ELEMENT_BYTES) /* elements in the 16 bytes of one access */
-#define PACKS_M (TILE_M / PACK)   /* packs down a column of the tile */
-#define PACKS_N (TILE_N / PACK)   /* packs along a row of it, once it is turned over */
-
-typedef struct pack {
-    uint32_t word[4];
-} pack;
-
-/* Whole packs move as uint4, which the compiler keeps in one access. */
-static __device__ inline pack load_pack(const uint4 *from)
-{
-    uint4 words = *from;
-    pack pack = {{words.x, words.y, words.z, words.w}};
-    return pack;
-}
-
-static __device__ inline void store_pack(uint4 *to, pack pack)
-{
-    *to = make_uint4(pack.word[0], pack.word[1], pack.word[2], pack.word[3]);
-}
+#define PACKS_M (TILE_M / PACK) /* packs down a column of the tile */
+#define PACKS_N (TILE_N / PACK) /* packs along a row of it, once it is turned over */
 
 static __device__ inline void swap_words(uint32_t *x, uint32_t *y)
 {

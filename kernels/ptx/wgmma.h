@@ -293,6 +293,16 @@ static __device__ inline uint64_t wgmma_descriptor(const void *shared, uint32_t 
            (uint64_t)(stride >> 4) << 32 | (uint64_t)1 << 62;
 }
 
+/*
+ * The same along k in rows of 64 bytes under the 64-byte swizzle: eight rows are an atom of 512 bytes, and the pieces of
+ * row r stand in the order piece ^ (r / 2 % 4).
+ */
+static __device__ inline uint64_t wgmma_descriptor_64(const void *shared, uint32_t stride)
+{
+    return (uint64_t)((shared_address(shared) & 0x3ffff) >> 4) | (uint64_t)(stride >> 4) << 32 |
+           (uint64_t)2 << 62;
+}
+
 /* The descriptor of what lies so many bytes further. */
 static __device__ inline uint64_t wgmma_advance(uint64_t descriptor, uint32_t bytes)
 {

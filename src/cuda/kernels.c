@@ -148,6 +148,9 @@ carat_status cuda_launch(struct device *base, const struct kernel *kernel, uint3
     case OPERATION_PACK:
         expected = sizeof(pack_arguments);
         break;
+    case OPERATION_SPLIT:
+        expected = sizeof(split_arguments);
+        break;
     case OPERATION_SCALE_ADD:
         expected = sizeof(scale_add_arguments);
         break;

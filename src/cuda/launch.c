@@ -8,6 +8,8 @@
 
 /* What a thread of a pack moves: see pack_operand. */
 #define PACK_BYTES_OF_THREAD 64
+/* From here on sums of products of bf16 planes are as good as f32 arithmetic's whatever the operands' range. */
+#define LEAST_K_OF_FAR_APART 1024
 
 /* ---- Scalars ------------------------------------------------------------------------------- */
 
@@ -86,12 +88,15 @@ static epilogue_arguments epilogue_of(const struct problem *problem, const struc
     };
 }
 
-/* Where the plan has a reduce it stores bare sums to partials; else its clusters may hand sums to each other there. */
+/*
+ * A product, of the plan's or a row that rescues. Where the plan has a reduce it stores bare sums to partials; else its
+ * clusters may hand sums to each other there.
+ */
 static carat_status multiply_launch(struct cuda_device *device, const struct plan *plan,
-                                    const struct kernel *kernel, const struct device_operands *operands,
+                                    const struct kernel *kernel, const struct problem *problem,
+                                    const struct device_operands *operands, const verdict_arguments *verdict,
                                     CUdeviceptr partials, CUstream stream)
 {
-    const struct problem *problem = &plan->product;
     /* A cluster's tile is several side by side. */
     int64_t side_by_side = kernel->cluster > 1 ? kernel->cluster : 1;
     int64_t tiles_m = divide_up(problem->m, kernel->tile_m * (kernel->swapped ? 1 : side_by_side));
@@ -131,6 +136,7 @@ static carat_status multiply_launch(struct cuda_device *device, const struct pla
         .k_per_part = plan->k_per_part,
         .partials = plan_has(plan, STEP_REDUCE) ? (void *)(uintptr_t)partials : NULL,
         .epilogue = epilogue_of(problem, operands),
+        .verdict = *verdict,
     };
     return kernel->tensor_maps ? tensor_launch(device, plan, kernel, &arguments, blocks, partials, stream)
                                : kernel_launch(device, kernel, blocks, &arguments, stream);
@@ -220,10 +226,67 @@ static carat_status pack_launch(struct cuda_device *device, const struct plan *p
     return reads_ab ? kernel_launch(device, kernel, blocks_a + blocks_b, &arguments, stream) : CARAT_OK;
 }
 
+/* Blocks of a split: in proportion to what they write, one an operand at least, as many as the device holds at most. */
+static int64_t split_blocks_a(int64_t strips_a, int64_t strips_b, int64_t blocks)
+{
+    int64_t of_a = (int64_t)((double)blocks * (double)strips_a / ((double)strips_a + (double)strips_b));
+    return of_a < 1 ? 1 : of_a > blocks - 1 ? blocks - 1 : of_a;
+}
+
+static split_operand split_of(struct extent from, struct extent to, const void *source, CUdeviceptr workspace)
+{
+    return (split_operand){
+        .from = source,
+        .to = (void *)(uintptr_t)workspace,
+        .rows = from.rows,
+        .columns = from.columns,
+        .ld = from.ld,
+        .stride = from.stride,
+        .columns_to = to.columns,
+        .ld_to = to.ld,
+        .problems = from.stride == 0 ? 1 : from.batch,
+    };
+}
+
+/* Writes A and B as planes into the workspace, has operands point there, and says where its verdict will stand. */
+static carat_status split_launch(struct cuda_device *device, const struct plan *plan,
+                                 const struct kernel *kernel, struct device_operands *operands,
+                                 CUdeviceptr workspace, verdict_arguments *verdict, CUstream stream)
+{
+    const int64_t strip = 8; /* elements of a thread: see split_arguments */
+    const struct problem *from = &plan->problem;
+    const struct problem *to = &plan->product;
+    split_arguments arguments = {
+        .a = split_of(problem_extent_a(from), problem_extent_a(to), operands->a, workspace),
+        .b = split_of(problem_extent_b(from), problem_extent_b(to), operands->b,
+                      workspace + plan->packed_b_at),
+        .alpha = operands->alpha,
+        .verdicts = (uint32_t *)(uintptr_t)(workspace + plan->verdicts_at),
+    };
+    int64_t strips_a = arguments.a.columns_to * arguments.a.ld_to / strip * arguments.a.problems;
+    int64_t strips_b = arguments.b.columns_to * arguments.b.ld_to / strip * arguments.b.problems;
+    int64_t blocks = divide_up(strips_a, kernel->threads_x) + divide_up(strips_b, kernel->threads_x);
+    int64_t most = split_blocks(kernel, &device->base.traits);
+    blocks = blocks < most ? blocks : most;
+    arguments.blocks_a = (int32_t)split_blocks_a(strips_a, strips_b, blocks);
+    *verdict = (verdict_arguments){
+        .words = arguments.verdicts,
+        .spoiled = (uint32_t *)(uintptr_t)(workspace + plan->spoiled_at),
+        .count_a = arguments.blocks_a,
+        .count = (int32_t)blocks,
+        .short_k = from->k < LEAST_K_OF_FAR_APART,
+        .spoiled_rows = plan->steps[1].kernel->tile_m,
+    };
+    operands->a = arguments.a.to;
+    operands->b = arguments.b.to;
+    return kernel_launch(device, kernel, blocks, &arguments, stream);
+}
+
 carat_status plan_launch(struct cuda_device *device, const struct plan *plan,
                          const struct device_operands *operands, CUdeviceptr workspace, CUstream stream)
 {
     struct device_operands at = *operands;
+    verdict_arguments verdict = {0};
     if (plan->problem.k == 0) {
         /* A sum of nothing is 0, whatever alpha is: NaN and infinity too. */
         at.alpha = (scalar_argument){0};
@@ -235,7 +298,15 @@ carat_status plan_launch(struct cuda_device *device, const struct plan *plan,
         if (step->kind == STEP_PACK) {
             CARAT_TRY(pack_launch(device, plan, step->kernel, &at, workspace, reads_ab, stream));
         } else if (step->kind == STEP_MULTIPLY) {
-            CARAT_TRY(multiply_launch(device, plan, step->kernel, &at, partials, stream));
+            CARAT_TRY(
+                multiply_launch(device, plan, step->kernel, &plan->product, &at, &verdict, partials, stream));
+        } else if (step->kind == STEP_SPLIT) {
+            CARAT_TRY(split_launch(device, plan, step->kernel, &at, workspace, &verdict, stream));
+        } else if (step->kind == STEP_RESCUE) {
+            at.a = operands->a;
+            at.b = operands->b;
+            CARAT_TRY(
+                multiply_launch(device, plan, step->kernel, &plan->problem, &at, &verdict, partials, stream));
         } else if (step->kind == STEP_REDUCE) {
             CARAT_TRY(reduce_launch(device, plan, step->kernel, &at, partials, stream));
         } else {

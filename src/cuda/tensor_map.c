@@ -25,6 +25,7 @@ struct boxed {
     bool rounded; /* f32 to tf32 */
     int64_t box_rows;
     int64_t box_columns;
+    CUtensorMapSwizzle swizzle;
 };
 
 /* Whether the engine can address the matrix. */
@@ -59,24 +60,33 @@ static carat_status make_map(struct cuda_device *device, const struct boxed *mat
                                                   : (unsigned long long)extent->stride * bytes};
     const unsigned box[3] = {(unsigned)matrix->box_rows, (unsigned)matrix->box_columns, 1};
     const unsigned steps[3] = {1, 1, 1};
-    return DRIVER(device, cuTensorMapEncodeTiled(
-                              map, type, 3, (void *)(uintptr_t)matrix->address, lengths, strides, box, steps,
-                              CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-                              CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE));
+    return DRIVER(device, cuTensorMapEncodeTiled(map, type, 3, (void *)(uintptr_t)matrix->address, lengths,
+                                                 strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
+                                                 matrix->swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
+                                                 CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE));
 }
 
-/* An operand: boxes of 128 bytes of k by `wide` rows where it runs along k, else of 64 elements by TILE_K. */
+/*
+ * An operand: boxes of TILE_K elements of k, which are 128 bytes or 64, by `wide` rows where it runs along k, else of 64
+ * elements by TILE_K. Each plane is a problem of the map.
+ */
 static struct boxed operand_of(const struct kernel *kernel, const void *address, struct extent extent,
                                carat_type type, bool along_k, int64_t wide)
 {
+    bool narrow = along_k && kernel->tile_k * (int64_t)extent.element_bytes < ROW_BYTES;
     struct boxed matrix = {
         .address = address,
         .extent = extent,
         .type = type,
         .rounded = type == CARAT_F32,
-        .box_rows = along_k ? ROW_BYTES / (int64_t)extent.element_bytes : ACROSS,
+        .box_rows = along_k ? kernel->tile_k : ACROSS,
         .box_columns = along_k ? wide : kernel->tile_k,
+        .swizzle = narrow ? CU_TENSOR_MAP_SWIZZLE_64B : CU_TENSOR_MAP_SWIZZLE_128B,
     };
+    if (kernel->planes > 0) {
+        matrix.extent.batch = kernel->planes * (extent.stride == 0 ? 1 : extent.batch);
+        matrix.extent.stride = extent.ld * extent.columns;
+    }
     return matrix;
 }
 
@@ -84,7 +94,8 @@ static struct boxed operand_of(const struct kernel *kernel, const void *address,
 static struct boxed destination_of(const struct kernel *kernel, const struct problem *product,
                                    const gemm_arguments *arguments)
 {
-    struct boxed matrix = {.address = arguments->d, .extent = problem_extent_d(product)};
+    struct boxed matrix = {
+        .address = arguments->d, .extent = problem_extent_d(product), .swizzle = CU_TENSOR_MAP_SWIZZLE_128B};
     if (arguments->partials) {
         matrix.address = arguments->partials;
         matrix.extent = (struct extent){

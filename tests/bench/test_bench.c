@@ -13,6 +13,7 @@
 
 #include "ceiling.h"
 #include "element.h"
+#include "accuracy.h"
 #include "families.h"
 #include "field.h"
 #include "ladder.h"
@@ -91,12 +92,14 @@ static void fast_types_are_read(void **state)
         carat_accuracy accuracy;
         const char *name;
     } cases[] = {
-        {"f32", CARAT_F32, CARAT_F32, CARAT_ACCURACY_DEFAULT, "f32"},
+        {"f32", CARAT_F32, CARAT_F32, CARAT_ACCURACY_STANDARD, "f32"},
         {"tf32", CARAT_F32, CARAT_F32, CARAT_ACCURACY_FAST, "tf32"},
         {"f32-fast", CARAT_F32, CARAT_F32, CARAT_ACCURACY_FAST, "tf32"},
-        {"e4m3", CARAT_E4M3, CARAT_BF16, CARAT_ACCURACY_DEFAULT, "e4m3"},
+        {"f32-strict", CARAT_F32, CARAT_F32, CARAT_ACCURACY_STRICT, "f32-strict"},
+        {"e4m3", CARAT_E4M3, CARAT_BF16, CARAT_ACCURACY_STANDARD, "e4m3"},
         {"e4m3-fast", CARAT_E4M3, CARAT_BF16, CARAT_ACCURACY_FAST, "e4m3-fast"},
-        {"s8", CARAT_S8, CARAT_S32, CARAT_ACCURACY_DEFAULT, "s8"},
+        {"e4m3-strict", CARAT_E4M3, CARAT_BF16, CARAT_ACCURACY_STRICT, "e4m3-strict"},
+        {"s8", CARAT_S8, CARAT_S32, CARAT_ACCURACY_STANDARD, "s8"},
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct shapes shapes = {0};
@@ -120,21 +123,24 @@ static void fast_types_are_read(void **state)
     struct shapes shapes = {0};
     assert_int_equal(shapes_read_line("x", "-fast TN 8 8 8", &shapes), CARAT_OK);
     assert_int_equal(shapes.items[0].type, 0);
+    assert_int_equal(shapes_read_line("x", "f32-best TN 8 8 8", &shapes), CARAT_OK);
+    assert_int_equal(shapes.items[1].type, 0);
     shapes_free(&shapes);
 }
 
 static void eight_bit_floats_are_measured_both_ways(void **state)
 {
     (void)state;
-    static const char *const wanted[] = {"bf16", "e4m3", "e4m3-fast", "e4m3-fast", "s8"};
+    static const char *const wanted[] = {"bf16", "e4m3", "e4m3-fast", "e4m3-fast", "s8", "e4m3-strict"};
     struct shapes shapes = {0};
     shapes_read_line("x", "bf16 TN 8 8 8", &shapes);
     shapes_read_line("x", "e4m3 TN 8 8 8", &shapes);
     shapes_read_line("x", "e4m3-fast TN 16 8 8", &shapes);
     shapes_read_line("x", "s8 TN 8 8 8", &shapes);
+    shapes_read_line("x", "e4m3-strict TN 8 8 8", &shapes);
     assert_int_equal(shapes_add_fast(&shapes), CARAT_OK);
-    assert_int_equal(shapes.count, 5);
-    for (int i = 0; i < 5; i++) {
+    assert_int_equal(shapes.count, 6);
+    for (int i = 0; i < 6; i++) {
         assert_string_equal(shapes.items[i].dtype, wanted[i]);
     }
     assert_int_equal(shapes.items[2].m, 8);
@@ -535,6 +541,104 @@ static void families_are_what_they_are_called(void **state)
     assert_true(low < -120 && high > 120);
 }
 
+/* ---- Accuracy ---- */
+
+static void the_truth_knows_more_than_f64(void **state)
+{
+    (void)state;
+    /* Columns of A cancel in f64 and leave 2^-40 + 1; |A||B| is 2^61 + 1 + 2^-40, or so. */
+    static const float a[] = {0x1p60f, 0, 1, 0, 0x1p-40f, 0, -0x1p60f, 0};
+    static const float b[] = {1, 1, 1, 1};
+    struct truth truth;
+    assert_int_equal(truth_compute(2, 1, 4, a, b, 0, &truth), CARAT_OK);
+    assert_int_equal(truth.row_count * truth.column_count, 2);
+    assert_true(truth.value[0] + truth.rest[0] == 1 + 0x1p-40);
+    assert_true(truth.magnitude[0] == 0x1p61);
+    assert_true(truth.value[1] == 0 && truth.magnitude[1] == 0);
+    float d[] = {1, 0};
+    struct accuracy_errors errors = truth_compare(&truth, d, 2);
+    assert_int_equal(errors.misrounded, 0);
+    assert_true(errors.most == 0x1p-101 && errors.mean == 0x1p-102);
+    d[0] = 1 + 0x1p-23f;
+    assert_int_equal(truth_compare(&truth, d, 2).misrounded, 1);
+    d[0] = NAN;
+    assert_true(isnan(truth_compare(&truth, d, 2).most));
+    d[0] = 1;
+    d[1] = 1;
+    assert_true(isinf(truth_compare(&truth, d, 2).most));
+    truth_free(&truth);
+}
+
+static void samples_reach_the_corners(void **state)
+{
+    (void)state;
+    enum { ROWS = 300, COLUMNS = 900, ENTRIES = 5000 };
+    static float a[ROWS];
+    static float b[COLUMNS];
+    struct truth truth;
+    assert_int_equal(truth_compute(ROWS, COLUMNS, 1, a, b, ENTRIES, &truth), CARAT_OK);
+    assert_true(truth.row_count * truth.column_count >= ENTRIES);
+    assert_true(truth.row_count * truth.column_count < 2 * ENTRIES);
+    assert_true(truth.rows[0] == 0 && truth.rows[truth.row_count - 1] == ROWS - 1);
+    assert_true(truth.columns[0] == 0 && truth.columns[truth.column_count - 1] == COLUMNS - 1);
+    for (int64_t i = 1; i < truth.column_count; i++) {
+        assert_true(truth.columns[i] > truth.columns[i - 1]);
+    }
+    truth_free(&truth);
+}
+
+static void accuracy_families_are_what_they_are_called(void **state)
+{
+    (void)state;
+    enum { M = 12, N = 10, K = 64 };
+    static float a[M * K];
+    static float b[K * N];
+    assert_int_equal(accuracy_fill(ACCURACY_PERMUTATION, 1, M, N, K, a, b), CARAT_OK);
+    for (int l = 0; l < K; l++) {
+        float sum = 0;
+        for (int i = 0; i < M; i++) {
+            sum += a[i + l * M];
+        }
+        assert_true(sum == 0 || sum == 1);
+    }
+    for (enum accuracy_family family = ACCURACY_IDENTITY; family <= ACCURACY_ONE_HOT; family++) {
+        assert_int_equal(accuracy_fill(family, 2, M, N, K, a, b), CARAT_OK);
+        for (int i = 0; i < M; i++) {
+            float sum = 0;
+            for (int l = 0; l < K; l++) {
+                assert_true(a[i + l * M] == 0 || a[i + l * M] == 1);
+                sum += a[i + l * M];
+            }
+            assert_true(sum == 1);
+        }
+    }
+    assert_int_equal(accuracy_fill(ACCURACY_ORTHOGONAL, 3, M, N, K, a, b), CARAT_OK);
+    for (int i = 0; i < M; i++) {
+        for (int j = 0; j < N; j++) {
+            double sum = 0;
+            for (int l = 0; l < K; l++) {
+                sum += (double)a[i + l * M] * b[l + j * K];
+            }
+            assert_true(fabs(sum - (i == j)) < 1e-6);
+        }
+    }
+    assert_int_equal(accuracy_fill(ACCURACY_EXPONENTS, 4, M, N, K, a, b), CARAT_OK);
+    float least = INFINITY;
+    float most = 0;
+    for (int i = 0; i < M * K; i++) {
+        least = fminf(least, fabsf(a[i]));
+        most = fmaxf(most, fabsf(a[i]));
+    }
+    assert_true(least >= 0x1p-60f && least < 0x1p-55f && most > 0x1p55f && most < 0x1p61f);
+    assert_int_equal(accuracy_fill(ACCURACY_DENORMALS, 5, M, N, K, a, b), CARAT_OK);
+    int denormal = 0;
+    for (int i = 0; i < M * K; i++) {
+        denormal += a[i] != 0 && fabsf(a[i]) < 0x1p-126f;
+    }
+    assert_true(denormal > M * K * 9 / 10);
+    assert_int_equal(accuracy_fill(ACCURACY_NORMAL, 5, 0, N, K, a, b), CARAT_INVALID_ARGUMENT);
+}
+
 /* ---- The ladder ---- */
 
 static bool has_rung(const struct rungs *rungs, int number)
@@ -646,11 +750,17 @@ static void the_floor_is_what_binds(void **state)
     (void)state;
     struct ceilings ceilings = some_ceilings();
     carat_gemm_problem square = carat_gemm_describe(CARAT_F32, 4096, 4096, 4096);
+    /* Six products of bf16 at 800 are quicker than one of f32 at 50. */
     struct floor floor = ceilings_floor(&ceilings, &square);
+    assert_true(fabs(floor.seconds - 12.0 * 4096 * 4096 * 4096 / 800e12) < 1e-12);
+    assert_string_equal(floor.unit->name, "ceiling_wgmma_bf16");
+    square.accuracy = CARAT_ACCURACY_STRICT;
+    floor = ceilings_floor(&ceilings, &square);
     assert_true(fabs(floor.seconds - 2.0 * 4096 * 4096 * 4096 / 50e12) < 1e-12);
     assert_true(floor.unit_seconds == floor.seconds);
     assert_string_equal(floor.bound->name, "ceiling_ffma");
     carat_gemm_problem thin = carat_gemm_describe(CARAT_F32, 8192, 1, 8192);
+    thin.accuracy = CARAT_ACCURACY_STRICT;
     floor = ceilings_floor(&ceilings, &thin);
     assert_true(fabs(floor.seconds - 4.0 * (8192.0 * 8192 + 2 * 8192) / 4e12) < 1e-12);
     assert_true(fabs(floor.unit_seconds - 2.0 * 8192 * 8192 / 50e12) < 1e-12);
@@ -668,6 +778,11 @@ static void every_type_has_its_unit(void **state)
     (void)state;
     struct ceilings ceilings = some_ceilings();
     carat_gemm_problem problem = carat_gemm_describe(CARAT_F32, 64, 64, 64);
+    assert_string_equal(ceilings_of_problem(&ceilings, &problem)->name, "ceiling_wgmma_bf16");
+    ceilings.items[3].value = 299; /* less than six times that of f32 */
+    assert_string_equal(ceilings_of_problem(&ceilings, &problem)->name, "ceiling_ffma");
+    ceilings.items[3].value = 800;
+    problem.accuracy = CARAT_ACCURACY_STRICT;
     assert_string_equal(ceilings_of_problem(&ceilings, &problem)->name, "ceiling_ffma");
     problem.accuracy = CARAT_ACCURACY_FAST;
     assert_string_equal(ceilings_of_problem(&ceilings, &problem)->name, "ceiling_mma_tf32");
@@ -782,6 +897,7 @@ static void a_result_in_json_has_every_field(void **state)
     struct ceilings ceilings = some_ceilings();
     struct contender contender = {.name = "carat", .accuracy = "strict"};
     carat_gemm_problem problem = carat_gemm_describe(CARAT_F32, 1000, 1000, 1000);
+    problem.accuracy = CARAT_ACCURACY_STRICT;
     struct result result = {.outcome = OUTCOME_TIMED,
                             .time_us = 100,
                             .graph_time_us = 80,
@@ -927,6 +1043,9 @@ int main(void)
         cmocka_unit_test(references_are_finished),
         cmocka_unit_test(the_allowance_fits_the_accuracy),
         cmocka_unit_test(families_are_what_they_are_called),
+        cmocka_unit_test(the_truth_knows_more_than_f64),
+        cmocka_unit_test(samples_reach_the_corners),
+        cmocka_unit_test(accuracy_families_are_what_they_are_called),
         cmocka_unit_test(every_rung_has_a_row_and_a_base_below_it),
         cmocka_unit_test(types_of_the_tensor_instructions_go_on_to_the_top),
         cmocka_unit_test(traffic_is_counted_from_the_tiles),

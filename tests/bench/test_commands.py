@@ -96,7 +96,7 @@ class Bench(Case):
             self.assertLess(line["error"], 0.01)
         self.assertEqual(results[2]["batch"], 2)
         self.assertEqual([line["dtype"] for line in results[::2]], ["f32", "f64", "bf16", "s8", "tf32"])
-        self.assertEqual([line["accuracy"] for line in results[::2]], ["strict", "strict", "default", "strict", "fast"])
+        self.assertEqual([line["accuracy"] for line in results[::2]], ["standard", "strict", "standard", "strict", "fast"])
         self.assertEqual(results[4]["unit"], "mma_bf16")
         self.assertAlmostEqual(results[4]["share_of_unit"], results[4]["tflops"] / 0.02, delta=1e-6)
         self.assertEqual({line["peer"] for line in results}, {"openblas"})
@@ -138,8 +138,20 @@ class Bench(Case):
         self.bench("--shapes", shapes, "--device", "cpu", "--against", "openblas")
         results = [line for line in self.lines("out.json") if line["kind"] == "result"]
         self.assertEqual([(line["dtype"], line["accuracy"], line["dtype_d"]) for line in results[::2]],
-                         [("e4m3", "default", "bf16"), ("e4m3-fast", "fast", "bf16")])
+                         [("e4m3", "standard", "bf16"), ("e4m3-fast", "fast", "bf16")])
         self.assertEqual({line["outcome"] for line in results}, {"timed"})
+
+    def test_f32_both_ways(self):
+        shapes = self.write("f32.txt", "f32 TN 16 12 32\nf32-strict TN 16 12 32\n")
+        for types in ("f32", "f32-strict,f32"):
+            self.bench("--shapes", shapes, "--device", "cpu", "--against", "openblas", "--type", types)
+            results = [line for line in self.lines("out.json") if line["kind"] == "result"]
+            self.assertEqual([(line["dtype"], line["accuracy"]) for line in results[::2]],
+                             [("f32", "standard"), ("f32-strict", "strict")])
+            self.assertEqual({line["outcome"] for line in results}, {"timed"})
+            self.assertEqual({line["peer"] for line in results}, {"openblas"})
+        self.bench("--shapes", shapes, "--device", "cpu", "--against", "openblas", "--type", "f32-strict")
+        self.assertEqual({line["dtype"] for line in self.lines("out.json") if line["kind"] == "result"}, {"f32-strict"})
 
     def test_random_shapes(self):
         for _ in range(2):
@@ -409,9 +421,68 @@ class Verify(Case):
     def test_on_the_cpu(self):
         self.run_carat("verify", "--size", "40", "--deepest", "256", "--type", "f32", device=False)
 
+    def test_one_accuracy(self):
+        def dtypes(*arguments):
+            return {result["dtype"] for result in self.verify("12", "--device", "cpu", *arguments)}
+        self.assertEqual(dtypes("--type", "f32"), {"f32", "f32-strict"})
+        self.assertEqual(dtypes("--accuracy", "strict"), {"f32-strict", "e4m3-strict"})
+        self.assertEqual(dtypes("--accuracy", "fast"), {"tf32", "e4m3-fast", "e5m2:e4m3-fast"})
+        self.assertEqual(dtypes("--type", "f32", "--accuracy", "standard"), {"f32"})
+        self.assertEqual(dtypes("--type", "f32-strict"), {"f32-strict"})
+
     def test_wrong_usage(self):
-        for arguments in (["--type", "x"], ["--size", "0"], ["--kernel", "none"], ["--device", "x"], ["extra"]):
+        for arguments in (["--type", "x"], ["--size", "0"], ["--kernel", "none"], ["--device", "x"], ["extra"],
+                          ["--accuracy", "default"], ["--type", "f64", "--accuracy", "fast"]):
             self.run_carat("verify", *arguments, code=2)
+
+
+class Accuracy(Case):
+    SETTINGS = {("carat", "standard"), ("carat", "strict"), ("carat", "fast"), ("openblas", "default")}
+
+    def accuracy(self, *arguments, **keywords):
+        done = self.run_carat("accuracy", "--json", self.path("a.json"), *arguments, **keywords)
+        head, *lines = self.lines("a.json")
+        self.assertEqual(head["kind"], "head")
+        self.assertIn("carat", head["contenders"])
+        return done, lines
+
+    def test_every_family_and_setting(self):
+        done, lines = self.accuracy("--size", "12", "--depths", "16,40")
+        self.assertIn(" 0 over their bound", done.stdout)
+        self.assertEqual(len({line["family"] for line in lines}), 16)
+        self.assertEqual({line["k"] for line in lines}, {16, 40})
+        self.assertEqual({(line["contender"], line["accuracy"]) for line in lines}, self.SETTINGS)
+        self.assertEqual(len(lines), 16 * 2 * len(self.SETTINGS))
+        for line in lines:
+            self.assertEqual((line["outcome"], line["entries"]), ("measured", 144), line)
+            self.assertLessEqual(line["error_mean"], line["error_max"])
+            if line["exact"] and line["accuracy"] != "fast":
+                self.assertEqual((line["error_max"], line["misrounded"]), (0, 0), line)
+            if line["contender"] == "carat":
+                self.assertEqual(line["peer"], "openblas")
+        rough = [l for l in lines if (l["family"], l["accuracy"], l["contender"]) == ("normal", "standard", "carat")]
+        self.assertTrue(all(0 < line["error_max"] < 1e-5 for line in rough), rough)
+
+    def test_sampled_and_all_entries(self):
+        few = ("--size", "270", "--depths", "3", "--family", "normal", "--device", "cpu")
+        _, lines = self.accuracy(*few, "--entries", "5000", device=False)
+        self.assertEqual({line["entries"] for line in lines}, {71 * 71})
+        _, lines = self.accuracy(*few, "--entries", "0", device=False)
+        self.assertEqual({line["entries"] for line in lines}, {270 * 270})
+
+    def test_the_same_seed_gives_the_same_errors(self):
+        small = ("--size", "20", "--depths", "64", "--family", "spread", "--device", "cpu")
+        _, first = self.accuracy(*small, device=False)
+        _, again = self.accuracy(*small, device=False)
+        _, other = self.accuracy(*small, "--seed", "2", device=False)
+        self.assertEqual(first, again)
+        self.assertNotEqual([line["error_max"] for line in first], [line["error_max"] for line in other])
+
+    def test_wrong_usage(self):
+        for arguments in (["--family", "x"], ["--depths", "1,,2"], ["--depths", "0"], ["--depths", ""], ["--size", "0"],
+                          ["--device", "x"], ["extra"]):
+            self.run_carat("accuracy", *arguments, code=2)
+        self.run_carat("accuracy", "--json", self.path("none/a.json"), code=1)
 
 
 class Others(Case):
@@ -430,7 +501,7 @@ class Others(Case):
             self.run_carat("explain", *arguments, code=2)
 
     def test_help_names_every_option(self):
-        for command in ("bench", "ladder", "verify", "ceiling", "explain", "tune"):
+        for command in ("bench", "ladder", "verify", "accuracy", "ceiling", "explain", "tune"):
             done = self.run_carat(command, "--help")
             self.assertTrue(done.stdout.startswith("Usage: carat " + command))
             with open(os.path.join(SOURCE, "cli", command + ".c"), encoding="utf-8") as file:

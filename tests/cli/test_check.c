@@ -397,7 +397,7 @@ static void short_sums_are_forgiven_where_they_may_be(void **state)
         assert_true(run_check(&wide, true).pass);
         wide.tensor_unit = true;
         for (int fast = 0; fast < 2; fast++) {
-            wide.problem.accuracy = fast ? CARAT_ACCURACY_FAST : CARAT_ACCURACY_DEFAULT;
+            wide.problem.accuracy = fast ? CARAT_ACCURACY_FAST : CARAT_ACCURACY_STANDARD;
             multiply(&wide);
             struct check check = run_check(&wide, true);
             assert_true(check.pass);

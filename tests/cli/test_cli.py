@@ -266,7 +266,7 @@ class Frame(Case):
             ("--repeat is 0, but should be 1 or more", "--m", "3", "--repeat", "0"),
             ("but should be f32, f64, f16, bf16, s32, s8, e4m3 or e5m2", "--m=3", "--type=fp8"),
             ("--type tf32 is f32 with --accuracy fast", "--m", 3, "--type", "tf32", "--accuracy", "strict"),
-            ("--accuracy is 'best', but should be default|strict|fast", "--m", "3", "--accuracy", "best"),
+            ("--accuracy is 'default', but should be standard|strict|fast", "--m", "3", "--accuracy", "default"),
             ("--bias is 'both', but should be none|row|column", "--m", "3", "--bias", "both"),
             ("--activation is 'tanh', but should be none|relu", "--m", "3", "--activation", "tanh"),
             ("there is no bias: give it with --bias-file", "A.npy", "B.npy", "--bias", "row"),
@@ -540,6 +540,8 @@ class Epilogues(Case):
     def test_generated(self):
         for arguments in (
             ("--type", "tf32"),
+            ("--accuracy", "standard", "--trans-a", "--beta", "0.5"),
+            ("--accuracy", "strict", "--trans-b"),
             ("--type", "bf16", "--type-d", "f32", "--activation", "silu"),
             ("--type", "e4m3", "--accuracy", "fast", "--type-d", "e4m3", "--scale-d", "0.125"),
             ("--type", "e5m2", "--type-b", "e4m3", "--bias", "column", "--bias-type", "bf16"),
@@ -557,6 +559,10 @@ class Epilogues(Case):
         self.assertIn("product  D = 3 gelu_erf(0.5 A^T B + 2 C + bias), sums of 9 products\n", text)
         text = self.carat("gemm", "--m", 9, "--type", "tf32").stdout
         self.assertIn("product  D = A B, sums of 9 products, fast\n", text)
+        text = self.carat("gemm", "--m", 9, "--accuracy", "strict").stdout
+        self.assertIn("product  D = A B, sums of 9 products, strict\n", text)
+        text = self.carat("gemm", "--m", 9, "--accuracy", "standard").stdout
+        self.assertIn("product  D = A B, sums of 9 products\n", text)
 
     def test_types_that_do_not_go_together(self):
         for arguments in (
@@ -1000,7 +1006,7 @@ class Measuring(Case):
             document = json.load(file)
         self.assertEqual(list(document["contenders"]), ["carat"])
         results = document["results"]
-        mixed = {"tf32", "e4m3:e5m2", "e5m2:e4m3", "e4m3-fast", "e5m2:e4m3-fast"}
+        mixed = {"tf32", "f32-strict", "e4m3:e5m2", "e5m2:e4m3", "e4m3-strict", "e4m3-fast", "e5m2:e4m3-fast"}
         self.assertEqual({result["dtype"] for result in results}, set(TYPES) | mixed)
         self.assertEqual({result["outcome"] for result in results}, {"right"})
         self.assertIn("gelu, tanh form", {result["contender"] for result in results})
@@ -1013,7 +1019,8 @@ class Measuring(Case):
         self.assertTrue(all(0.5 < time <= 2 for time in times if time), times)
 
     def test_verify_of_one_type(self):
-        for word, count in (("tf32", 1), ("e4m3", 3), ("e4m3-fast", 1), ("e5m2:e4m3", 2)):
+        counts = {"tf32": 1, "f32": 2, "f32-strict": 1, "e4m3": 4, "e4m3-fast": 1, "e5m2:e4m3": 2}
+        for word, count in counts.items():
             output = self.path(f"{word}.json")
             sizes = ("--size", 12, "--deepest", 0)
             self.carat("verify", "--device", "cpu", "--type", word, *sizes, "--json", output)
@@ -1073,6 +1080,7 @@ class StandinMeasuring(Measuring):
         rows = [line.split() for line in source("kernels/catalog.txt").splitlines()]
         products = ("OPERATION=GEMM", "OPERATION=LADDER")
         rows = [row for row in rows if len(row) > 3 and row[2] != "90a" and row[3] in products]
+        rows = [row for row in rows if "RESCUES=1" not in row]  # nothing by itself
         for dtype, element, fast in (("f32", "F32", False), ("tf32", "F32", True), ("s8", "S8", False)):
             with self.subTest(dtype):
                 output = self.path(f"{dtype}.json")
@@ -1126,13 +1134,31 @@ class StandinMeasuring(Measuring):
         times = [float(words[5]) for words in table]
         self.assertEqual(times, sorted(times))
         # Every row of the type is in one of the two lists.
-        rows = re.findall(r"^(\w+) +gemm/.*\bELEMENT=F32 ", source("kernels/catalog.txt"), re.M)
+        rows = re.findall(r"^(\w+) +gemm/.*\b(?:ELEMENT=F32|PLANES=3) ", source("kernels/catalog.txt"), re.M)
         self.assertEqual(sorted([words[0] for words in table] + list(refused)), sorted(rows))
         self.assertRegex(refused["f32_tt_128x128"], "it is for layout TT")
         fast = [name for name in refused if name.startswith("mma_tf32")]
         self.assertTrue(fast)
         for name in fast:
             self.assertIn("fast accuracy, which was not asked for", refused[name])
+
+    def test_explain_an_accuracy(self):
+        planes = "wgmma_3xbf16_tn_128x128"
+        for arguments in (("--accuracy", "strict"), ("--type", "f32-strict")):
+            head, table, refused = self.explain(*arguments, 100, 100, 100)
+            self.assertRegex(head[0], r"^f32-strict NN 100 x 100 x 100 to f32 on ")
+            self.assertFalse([words for words in table if "3xbf16" in words[0] or "tf32" in words[0]])
+            self.assertIn("behind a product of planes", refused["simt_f32_128x128_rescue"])
+        self.assertIn(planes, refused)
+        head, _, _ = self.explain("--accuracy", "fast", 100, 100, 100)
+        self.assertRegex(head[0], r"^tf32 NN ")
+        head, _, refused = self.explain("--accuracy", "standard", "--bias", "row", 100, 100, 100)
+        self.assertRegex(head[0], r"^f32 NN ")
+        self.assertIn(planes, refused)
+        _, _, refused = self.explain("--type", "bf16", 100, 100, 100)
+        self.assertNotIn(planes, refused)
+        message = "--type tf32 asks for another accuracy than --accuracy does"
+        self.refused(message, "explain", "--type", "tf32", "--accuracy", "strict", 3, 3, 3, code=2)
 
     def test_explain_tells_the_way(self):
         _, table, _ = self.explain("--type", "tf32", "--lda", 1001, 1001, 1000, 900)
@@ -1160,7 +1186,7 @@ class StandinMeasuring(Measuring):
         self.refused("is no element type", "explain", "--type-d", "f8", 3, 3, 3, code=2)
         self.environment["STANDIN_CAPABILITY"] = "75"
         _, table, refused = self.explain("--type", "bf16", 100, 100, 100)
-        self.assertTrue(all(words[0].startswith("simt") for words in table))
+        self.assertTrue(all(words[0].startswith(("simt", "direct")) for words in table))
         self.assertIn("needs compute capability 8.0", refused["mma_bf16_nn_64x64"])
 
     def test_ladder(self):

@@ -67,11 +67,12 @@ struct thread {
     int64_t group; /* of the copies that are issued now */
 };
 
-/* What a lane brings to an instruction of its warp: its part of a product's factors, or a row to load. */
+/* What a lane brings to an instruction of its warp: its part of a product's factors, a row to load, or a word. */
 struct fragment {
     double a[16];
     double b[8];
     const unsigned char *row;
+    uint32_t word;
 };
 
 static struct {
@@ -615,6 +616,35 @@ void cuda_mma_f64_16x8x16(int line, double d[4], const double a[8], const double
 void cuda_mma_f64_16x8x8(int line, double d[4], const double a[4], const double b[2])
 {
     mma_f64(line, d, a, b, 8);
+}
+
+uint32_t cuda_warp_max(int line, uint32_t value)
+{
+    int current = run.current;
+    const struct fragment *warp = &run.fragments[current - current % WARP];
+    run.fragments[current].word = value;
+    if (run.count % WARP) {
+        fault("a maximum over a warp of fewer than %d threads", WARP);
+    }
+    cuda_wait_for_warp(line);
+    for (int lane = 0; lane < WARP; ++lane) {
+        value = warp[lane].word > value ? warp[lane].word : value;
+    }
+    cuda_wait_for_warp(line);
+    return value;
+}
+
+uint32_t cuda_shuffle_xor(int line, uint32_t word, int bits)
+{
+    int current = run.current;
+    if (run.count % WARP) {
+        fault("a shuffle in a warp of fewer than %d threads", WARP);
+    }
+    run.fragments[current].word = word;
+    cuda_wait_for_warp(line);
+    uint32_t other = run.fragments[current ^ bits].word;
+    cuda_wait_for_warp(line);
+    return other;
 }
 
 /* The bits below the tenth of the fraction are rounded away, to nearest, ties away from zero. */

@@ -185,6 +185,14 @@ void cuda_mma_s8_16x8x32(int line, uint32_t d[4], const uint32_t a[4], const uin
 uint32_t tf32_from_f32(uint32_t bits);
 void tf32_pair_from_f32(uint32_t *first, uint32_t *second, int in_place);
 
+/* The lanes of a warp meet, and all get the largest value. */
+#define warp_max(value) cuda_warp_max(__LINE__, value)
+uint32_t cuda_warp_max(int line, uint32_t value);
+
+/* The lanes of a warp meet, and each gets the word of the one whose number differs in these bits. */
+#define __shfl_xor_sync(mask, word, bits) cuda_shuffle_xor(__LINE__, word, bits)
+uint32_t cuda_shuffle_xor(int line, uint32_t word, int bits);
+
 #define ldmatrix_x4(to, row) cuda_ldmatrix_x4(__LINE__, to, row)
 void cuda_ldmatrix_x4(int line, uint32_t to[4], const void *row);
 #define ldmatrix_x4_trans(to, row) cuda_ldmatrix_x4_trans(__LINE__, to, row)

@@ -12,6 +12,8 @@ typedef gemm_arguments row_arguments;
 typedef reduce_arguments row_arguments;
 #elif OPERATION == OPERATION_PACK
 typedef pack_arguments row_arguments;
+#elif OPERATION == OPERATION_SPLIT
+typedef split_arguments row_arguments;
 #elif OPERATION == OPERATION_SCALE_ADD
 typedef scale_add_arguments row_arguments;
 #elif OPERATION == OPERATION_TRANSPOSE

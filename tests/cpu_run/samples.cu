@@ -6,6 +6,8 @@
  */
 #include "kernel.h"
 
+#include "verdict.h"
+
 #define COUNT 64
 
 #define SAMPLE_RIGHT 0
@@ -29,6 +31,7 @@
 #define SAMPLE_LDMATRIX_RIGHT 18
 #define SAMPLE_LDMATRIX_UNALIGNED 19
 #define SAMPLE_MMA_NO_TF32 20
+#define SAMPLE_VERDICT 21
 
 KERNEL KERNEL_NAME(scale_add_arguments arguments)
 {
@@ -158,5 +161,8 @@ KERNEL KERNEL_NAME(scale_add_arguments arguments)
     float d[4] = {0, 0, 0, 0};
     mma_tf32_16x8x8(d, at_a, at_a);
     b[i] = d[0];
+
+#elif SAMPLE == SAMPLE_VERDICT
+    b[blockIdx.x * COUNT + i] = (float)verdict_refuses((const verdict_arguments *)arguments.a);
 #endif
 }

@@ -8,6 +8,7 @@
  * passed, failed, skipped and left out at the end; exits 1 where something failed.
  */
 #include <inttypes.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -146,6 +147,9 @@ static struct trial attempt_row(struct random *random, const struct kernel *row,
     p->m = tailed(random, index, row->tile_m, cases(2, 1));
     p->n = tailed(random, index * 7, row->tile_n, cases(2, 1));
     p->k = tailed(random, index * 5, row->tile_k, cases(7, 2));
+    if (row->planes > 0) { /* from 32 on, and some where exponents may be far apart */
+        p->k += index % 8 == 7 ? 1024 : 31;
+    }
     if (attempt % 4 == 2) { /* rows for few columns or few rows */
         p->n = 1 + index % 16;
     } else if (attempt % 4 == 3) {
@@ -159,7 +163,7 @@ static struct trial attempt_row(struct random *random, const struct kernel *row,
         p->n = up_to(p->n, unit);
     }
     trial_random_placing(random, &trial);
-    if (row->epilogue && !random_one_in(random, 4)) {
+    if (trial_has_epilogue(row) && !random_one_in(random, 4)) {
         trial_random_epilogue(random, &trial);
     }
     if (random_one_in(random, 5)) {
@@ -191,13 +195,15 @@ static bool make_row(int64_t index, void *what, struct trial *trial)
 {
     const struct kernel *row = what;
     struct random random = random_of(row - carat_catalog, index);
-    bool alone = index % 3 != 2;
+    bool alone = index % 3 != 2 && row->planes == 0;
     for (int attempt = 0; attempt < 100; attempt++) {
         *trial = attempt_row(&random, row, index, alone ? attempt : 0);
         if (!alone) {
             trial->way = WAY_ANY;
             trial->shift_a = random_between(&random, 0, 17);
-            trial_random_epilogue(&random, trial);
+            if (row->planes == 0) {
+                trial_random_epilogue(&random, trial);
+            }
         }
         if (row_does(trial)) {
             return true;
@@ -274,8 +280,9 @@ static void check_rows(void)
 {
     for (int i = 0; i < carat_catalog_count; i++) {
         const struct kernel *row = &carat_catalog[i];
-        if ((row->operation == OPERATION_GEMM || row->operation == OPERATION_LADDER) &&
-            (!option.rows || strstr(row->name, option.rows))) {
+        /* A row that rescues multiplies nothing by itself: those with planes bring it along. */
+        bool multiplies = row->operation == OPERATION_GEMM || row->operation == OPERATION_LADDER;
+        if (multiplies && !row->rescues && (!option.rows || strstr(row->name, option.rows))) {
             check_row(row);
         }
     }
@@ -298,7 +305,8 @@ enum group_number {
     GROUP_HOST,
     GROUP_BITS,
     GROUP_STREAMS,
-    GROUP_GRAPHS
+    GROUP_GRAPHS,
+    GROUP_RANGES
 };
 
 static const struct trial_limits small = {150, 5, 1e6, 40000};
@@ -432,6 +440,52 @@ static bool make_special(int64_t index, void *what, struct trial *trial)
     return true;
 }
 
+/* A row of the device's that multiplies planes, of all of them in turn; NULL: it has none. */
+static const struct kernel *row_with_planes(int64_t index)
+{
+    int64_t count = 0;
+    for (int round = 0; round < 2; round++) {
+        for (int i = 0; i < carat_catalog_count; i++) {
+            const struct kernel *row = &carat_catalog[i];
+            if (row->planes > 0 && kernel_runs_on(row, &device->traits) &&
+                (round == 0 ? count++ < 0 : index-- == 0)) {
+                return row;
+            }
+        }
+        index = count > 0 ? index % count : -1;
+    }
+    return NULL;
+}
+
+/* f32 of every range in turn, of the library's choice and, in one of two, of planes. */
+static bool make_range(int64_t index, void *what, struct trial *trial)
+{
+    (void)what;
+    struct random random = random_of(GROUP_RANGES, index);
+    const struct kernel *row = index % 2 ? row_with_planes(index / 2) : NULL;
+    *trial = trial_of(CARAT_F32, CARAT_F32, CARAT_F32, 1, 1, 1);
+    trial->problem.accuracy = index % 16 == 8 ? CARAT_ACCURACY_STRICT : CARAT_ACCURACY_STANDARD;
+    trial->range = RANGE_ONE;
+    for (int attempt = 0; attempt < 100; attempt++) {
+        int64_t most = cases(500, 90);
+        int64_t k = random_one_in(&random, 2) ? random_between(&random, 1000, 1100)
+                                              : random_between(&random, 32, cases(900, 90));
+        reshape(&random, trial, random_between(&random, 1, most), random_between(&random, 1, most), k);
+        trial->range = (enum range)(1 + index / 2 % (RANGES - 1));
+        trial->special = trial->range != RANGE_HUGE && random_one_in(&random, 8);
+        trial->alpha = fabs(trial->alpha) < 1 ? 1 : trial->alpha;
+        if (random_one_in(&random, 5)) {
+            trial_random_batch(&random, 3, trial);
+        }
+        trial->row = row;
+        trial->way = row ? WAY_ANY : WAY_LIBRARY;
+        if (!row || row_does(trial)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* No products at all: alpha or a dimension is 0; A and B hold NaN and are not read. */
 static bool make_nothing(int64_t index, void *what, struct trial *trial)
 {
@@ -511,6 +565,7 @@ static void check_products(void)
     try_group("one to seventeen columns", make_thin, NULL, cases(500, 20), 1);
     try_group("batches", make_batch, NULL, cases(600, 30), 1);
     try_group("NaN and infinity", make_special, NULL, cases(600, 30), 1);
+    try_group("f32 of every range", make_range, NULL, cases(600, 40), 1);
     try_group("nothing to multiply", make_nothing, NULL, cases(200, 16), 1);
     try_group("host pointers", make_host, NULL, cases(240, 20), 1);
     try_group("the same bits, ten runs", make_any, NULL, cases(300, 10), 10);

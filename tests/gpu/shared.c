@@ -12,7 +12,8 @@ struct search {
 static void visit(void *context, const struct candidate *candidate)
 {
     struct search *search = context;
-    if (candidate->kernel == search->row && candidate->stream_tiles > 0 && !candidate->pack) {
+    if (candidate->kernel == search->row && candidate->stream_tiles > 0 &&
+        (!candidate->pack || candidate->rescue)) {
         *search->way = *candidate;
         search->found = true;
     }
@@ -73,7 +74,7 @@ static struct trial attempt(struct random *random, const struct kernel *row,
     }
     trial_random_placing(random, &trial);
     trial_layout(&trial, CARAT_COLUMN_MAJOR, number % 4, random_one_in(random, 2) ? 0 : unit);
-    if (row->epilogue && random_one_in(random, 2)) {
+    if (trial_has_epilogue(row) && random_one_in(random, 2)) {
         trial_random_epilogue(random, &trial);
     }
     if (batch > 1) {
@@ -82,6 +83,7 @@ static struct trial attempt(struct random *random, const struct kernel *row,
     trial_align(&trial, unit);
     trial.alpha = trial.alpha == 0 ? 1 : trial.alpha;
     trial.own_c = true;
+    trial.own_workspace = true; /* which is poisoned: flags may hold anything, but are read as they are */
     trial.way = WAY_SHARED;
     return trial;
 }

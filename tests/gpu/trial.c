@@ -54,12 +54,14 @@ void trial_describe(const struct trial *trial, char *text, size_t size)
     static const char *const scales[] = {"none", "host", "device"};
     const carat_gemm_problem *p = &trial->problem;
     static const char *const ways[] = {"library", "alone", "packed", "any way", "shared tiles"};
+    static const char *const ranges[RANGES] = {
+        "", ", A small", ", A tiny", ", some tiny", ", exponents far apart", ", two huge"};
     snprintf(text, size,
              "%s%s%s: %s x %s -> %s%s, %s-major %c%c, %" PRId64 " x %" PRId64 " x %" PRId64 ", ld %" PRId64
              " %" PRId64 " %" PRId64 " %" PRId64 ", batch %" PRId64 " strides %" PRId64 " %" PRId64
              " %" PRId64 " %" PRId64 ", alpha %g beta %g%s%s, bias %d %s stride %" PRId64
              ", activation %d, scales %s %g %g %g, %s, shifts %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64
-             " %" PRId64 "%s%s, seed %" PRIu64,
+             " %" PRId64 "%s%s%s, seed %" PRIu64,
              trial->row ? trial->row->name : "", trial->row ? " " : "", ways[trial->way],
              carat_type_name(p->type_a), carat_type_name(p->type_b), carat_type_name(p->type_cd),
              p->accuracy == CARAT_ACCURACY_FAST     ? " fast"
@@ -73,12 +75,12 @@ void trial_describe(const struct trial *trial, char *text, size_t size)
              trial->scale_a, trial->scale_b, trial->scale_d, places[trial->place], trial->shift_a,
              trial->shift_b, trial->shift_c, trial->shift_d, trial->shift_bias,
              trial->own_workspace ? ", own workspace" : "", trial->special ? ", NaN and infinity" : "",
-             trial->seed);
+             ranges[trial_range(trial)], trial->seed);
 }
 
 /* ---- Random trials ---- */
 
-#define DEFAULT CARAT_ACCURACY_DEFAULT
+#define STANDARD CARAT_ACCURACY_STANDARD
 #define STRICT CARAT_ACCURACY_STRICT
 #define FAST CARAT_ACCURACY_FAST
 /* clang-format off */
@@ -88,29 +90,29 @@ void trial_describe(const struct trial *trial, char *text, size_t size)
 /* clang-format on */
 
 const struct trial_types trial_types[] = {
-    {CARAT_F32, CARAT_F32, CARAT_F32, DEFAULT},
+    {CARAT_F32, CARAT_F32, CARAT_F32, STANDARD},
     {CARAT_F32, CARAT_F32, CARAT_F32, FAST},
     {CARAT_F32, CARAT_F32, CARAT_F32, STRICT},
-    {CARAT_F64, CARAT_F64, CARAT_F64, DEFAULT},
-    {CARAT_F16, CARAT_F16, CARAT_F16, DEFAULT},
-    {CARAT_F16, CARAT_F16, CARAT_F32, DEFAULT},
+    {CARAT_F64, CARAT_F64, CARAT_F64, STANDARD},
+    {CARAT_F16, CARAT_F16, CARAT_F16, STANDARD},
+    {CARAT_F16, CARAT_F16, CARAT_F32, STANDARD},
     {CARAT_F16, CARAT_F16, CARAT_F16, FAST},
     {CARAT_F16, CARAT_F16, CARAT_F16, STRICT},
-    {CARAT_BF16, CARAT_BF16, CARAT_BF16, DEFAULT},
-    {CARAT_BF16, CARAT_BF16, CARAT_F32, DEFAULT},
+    {CARAT_BF16, CARAT_BF16, CARAT_BF16, STANDARD},
+    {CARAT_BF16, CARAT_BF16, CARAT_F32, STANDARD},
     {CARAT_BF16, CARAT_BF16, CARAT_BF16, FAST},
     {CARAT_BF16, CARAT_BF16, CARAT_BF16, STRICT},
-    {CARAT_S32, CARAT_S32, CARAT_S32, DEFAULT},
-    {CARAT_S8, CARAT_S8, CARAT_S32, DEFAULT},
-    {CARAT_S8, CARAT_S8, CARAT_F32, DEFAULT},
-    {CARAT_S8, CARAT_S8, CARAT_S8, DEFAULT},
-    MIXES(CARAT_BF16, DEFAULT),
+    {CARAT_S32, CARAT_S32, CARAT_S32, STANDARD},
+    {CARAT_S8, CARAT_S8, CARAT_S32, STANDARD},
+    {CARAT_S8, CARAT_S8, CARAT_F32, STANDARD},
+    {CARAT_S8, CARAT_S8, CARAT_S8, STANDARD},
+    MIXES(CARAT_BF16, STANDARD),
     MIXES(CARAT_BF16, FAST),
-    MIXES(CARAT_F16, DEFAULT),
+    MIXES(CARAT_F16, STANDARD),
     MIXES(CARAT_F16, FAST),
-    MIXES(CARAT_F32, DEFAULT),
+    MIXES(CARAT_F32, STANDARD),
     MIXES(CARAT_F32, FAST),
-    MIXES(CARAT_E4M3, DEFAULT),
+    MIXES(CARAT_E4M3, STANDARD),
     MIXES(CARAT_E4M3, FAST),
 };
 const int trial_type_count = sizeof(trial_types) / sizeof(trial_types[0]);
@@ -130,13 +132,26 @@ struct trial_types trial_random_types(struct random *random)
     }
 }
 
+enum range trial_range(const struct trial *trial)
+{
+    const carat_gemm_problem *p = &trial->problem;
+    /* What is huge overflows in the sum, or after it. */
+    bool huge_is_clear = fabs(trial->alpha) >= 1 && !trial->special &&
+                         p->activation == CARAT_ACTIVATION_NONE && p->m > 0 && p->n > 0 && p->k > 0 &&
+                         p->batch > 0;
+    bool is_f32 = p->type_a == CARAT_F32 && p->accuracy != CARAT_ACCURACY_FAST && trial->alpha != 0;
+    return !is_f32 || (trial->range == RANGE_HUGE && !huge_is_clear) ? RANGE_ONE : trial->range;
+}
+
+bool trial_has_epilogue(const struct kernel *row) { return row->epilogue && row->planes == 0; }
+
 struct trial trial_of_row(struct random *random, const struct kernel *row)
 {
-    carat_type type_a = (carat_type)row->element;
+    carat_type type_a = row->planes > 0 ? CARAT_F32 : (carat_type)row->element;
     carat_type type_b = row->element_b ? (carat_type)row->element_b : type_a;
     struct trial trial = trial_of(type_a, type_b, carat_gemm_describe(type_a, 1, 1, 1).type_cd, 1, 1, 1);
     trial.problem.accuracy = (carat_accuracy)row->accuracy;
-    if (row->epilogue) {
+    if (trial_has_epilogue(row)) {
         const struct trial_types *types;
         do {
             types = &trial_types[random_between(random, 0, trial_type_count - 1)];
@@ -163,8 +178,9 @@ void trial_align(struct trial *trial, int64_t unit)
 
 int64_t trial_unit(const struct kernel *row)
 {
+    /* Planes are laid out anew, from wherever A and B lie. */
     int64_t size = (int64_t)carat_type_size((carat_type)row->element);
-    return row->alignment > size ? row->alignment / size : 1;
+    return row->alignment > size && row->planes == 0 ? row->alignment / size : 1;
 }
 
 static int64_t random_log(struct random *random, int64_t most)
@@ -245,6 +261,7 @@ void trial_random_placing(struct random *random, struct trial *trial)
     trial->scalars_on_device = random_one_in(random, 3);
     trial->own_workspace = !random_one_in(random, 4);
     trial->special = random_one_in(random, 8);
+    trial->range = random_one_in(random, 6) ? (enum range)random_between(random, 1, RANGES - 1) : RANGE_ONE;
     trial->shift_a = random_shift(random);
     trial->shift_b = random_shift(random);
     trial->shift_c = random_shift(random);

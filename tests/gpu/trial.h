@@ -23,6 +23,20 @@ enum way { WAY_LIBRARY, WAY_ROW, WAY_PACKED, WAY_ANY, WAY_SHARED };
 
 enum scales { SCALES_NONE, SCALES_HOST, SCALES_DEVICE };
 
+/*
+ * How large the elements of A and B are, of f32. Sums of bf16 planes may not stand for what is too small, nor for what is
+ * far apart where k is short, and overflow where f32 sums do not.
+ */
+enum range {
+    RANGE_ONE,      /* up to 1 */
+    RANGE_SMALL,    /* A about 2^-70 */
+    RANGE_TINY,     /* A about 2^-105: less than planes hold */
+    RANGE_FEW_TINY, /* that in a few places of A or B, down to the least number that there is */
+    RANGE_WIDE,     /* exponents far apart, as many each way */
+    RANGE_HUGE, /* two elements of A or B near the largest number that there is, whose sums overflow in places */
+    RANGES
+};
+
 /* A product, and how it is to be run. Shifts are of the matrices' addresses, in elements. */
 struct trial {
     carat_gemm_problem problem; /* leading dimensions filled in */
@@ -40,6 +54,7 @@ struct trial {
     enum place place;
     bool own_workspace; /* else the context's pool */
     bool special;       /* NaN and infinity in a few places of A and B */
+    enum range range;
     int64_t shift_a;
     int64_t shift_b;
     int64_t shift_c;
@@ -101,7 +116,7 @@ struct trial_limits {
     int64_t most_elements; /* of any matrix, all problems together */
 };
 
-/* A trial of types that the row multiplies, and any C and D where it knows them; of no size yet. */
+/* A trial of types that the row multiplies (with planes: f32), and any C and D where it knows them; of no size yet. */
 struct trial trial_of_row(struct random *random, const struct kernel *row);
 
 /* Moves A and B, and what lies between their columns and problems, to where a row wants them: multiples of that. */
@@ -112,6 +127,15 @@ int64_t trial_unit(const struct kernel *row);
 
 /* Random sizes within the limits. */
 void trial_random_shape(struct random *random, const struct trial_limits *limits, struct trial *trial);
+
+/*
+ * The range of a trial's elements, where its types have one and what comes of it is not a matter of the order in which is
+ * added and multiplied.
+ */
+enum range trial_range(const struct trial *trial);
+
+/* Whether the row finishes sums with a bias and activations, and in several types. */
+bool trial_has_epilogue(const struct kernel *row);
 
 /* Random layout, leading dimensions, addresses, scalars, C, workspace, for the shape that it has. */
 void trial_random_placing(struct random *random, struct trial *trial);

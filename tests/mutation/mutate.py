@@ -227,12 +227,12 @@ def main():
     for row in rows:
         for file in {row.source} | included_by(kernels, row.source):
             rows_of[file].append(row)
-    # What all kernels share is checked with the cheapest row of each.
+    # What all kernels share is checked with the cheapest row of each, and of those that rescue.
     for file, users in rows_of.items():
         if file.startswith("common/"):
             first = {}
             for row in users:
-                first.setdefault(row.source, row)
+                first.setdefault((row.source, "-DRESCUES=1" in row.definitions), row)
             rows_of[file] = list(first.values())
 
     reasons = read_survivors(options.source / "tests/mutation/survivors.txt")

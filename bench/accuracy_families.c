@@ -1,0 +1,313 @@
+/* accuracy_families.c - see accuracy_families.h. */
+#include "accuracy_families.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "generate.h"
+#include "status.h"
+
+/* What is drawn from one seed: each kind of number needs a stream of its own. */
+enum stream { STREAM_A, STREAM_B, STREAM_A_MORE, STREAM_B_MORE, STREAM_K, STREAMS };
+
+enum {
+    INTEGERS_MOST = 1000,
+    SMALL_MOST = 8,
+    EXPONENTS_MOST = 60,
+    SCALE_MOST = 40,
+    HUGE_EXPONENT = 20,
+    DENORMAL_A_EXPONENT = -132,
+    DENORMAL_B_EXPONENT = 30
+};
+
+static const struct {
+    const char *name;
+    bool easy;
+    bool exact;
+} families[ACCURACY_FAMILIES] = {
+    [ACCURACY_NORMAL] = {"normal", true, false},
+    [ACCURACY_UNIFORM] = {"uniform", true, false},
+    [ACCURACY_POSITIVE] = {"positive", true, false},
+    [ACCURACY_INTEGERS] = {"integers", true, false},
+    [ACCURACY_ORTHOGONAL] = {"orthogonal", true, false},
+    [ACCURACY_SPREAD] = {"spread", false, false},
+    [ACCURACY_EXPONENTS] = {"exponents", false, false},
+    [ACCURACY_SCALED] = {"scaled", false, false},
+    [ACCURACY_HUGE] = {"huge", false, false},
+    [ACCURACY_DENORMALS] = {"denormals", false, false},
+    [ACCURACY_HILBERT] = {"hilbert", false, false},
+    [ACCURACY_VANDERMONDE] = {"vandermonde", false, false},
+    [ACCURACY_IDENTITY] = {"identity", false, true},
+    [ACCURACY_PERMUTATION] = {"permutation", false, true},
+    [ACCURACY_ONE_HOT] = {"one-hot", false, true},
+    [ACCURACY_SMALL] = {"small", false, true},
+};
+
+const char *accuracy_family_name(enum accuracy_family family) { return families[family].name; }
+
+bool accuracy_family_easy(enum accuracy_family family) { return families[family].easy; }
+
+bool accuracy_family_exact(enum accuracy_family family) { return families[family].exact; }
+
+static uint64_t stream_seed(uint64_t seed, enum stream stream) { return seed * STREAMS + (uint64_t)stream; }
+
+/* Where u of [-1, 1] lies among the whole numbers from -most to most. */
+static int whole(double u, int most) { return (int)fmin(most, fmax(-most, floor(u * (most + 0.5) + 0.5))); }
+
+static float spread(float x, float y) { return (float)(x * exp(2 * (double)y)); }
+
+/* ---- Matrices whose elements are drawn one by one ---- */
+
+/* How drawn numbers become an element: x of the first stream, y of the second (0 where there is none). */
+static float element(enum accuracy_family family, float x, float y)
+{
+    switch (family) {
+    case ACCURACY_POSITIVE:
+        return fabsf(x);
+    case ACCURACY_INTEGERS:
+        return (float)whole(x, INTEGERS_MOST);
+    case ACCURACY_SMALL:
+        return (float)whole(x, SMALL_MOST);
+    case ACCURACY_SPREAD:
+        return spread(x, y);
+    case ACCURACY_EXPONENTS:
+        return ldexpf(copysignf(1 + fabsf(x), x), whole(y, EXPONENTS_MOST));
+    default:
+        return x;
+    }
+}
+
+static bool is_even(enum accuracy_family family)
+{
+    return family == ACCURACY_UNIFORM || family == ACCURACY_POSITIVE || family == ACCURACY_INTEGERS ||
+           family == ACCURACY_SMALL || family == ACCURACY_EXPONENTS;
+}
+
+static carat_status fill_drawn(enum accuracy_family family, uint64_t seed, bool is_b, int64_t count,
+                               float *elements)
+{
+    enum family kind = is_even(family) ? FAMILY_UNIFORM : FAMILY_NORMAL;
+    generate(CARAT_F32, kind, stream_seed(seed, is_b ? STREAM_B : STREAM_A), count, elements);
+    float *more = NULL;
+    if (family == ACCURACY_SPREAD || family == ACCURACY_EXPONENTS) {
+        more = malloc((size_t)count * sizeof(*more));
+        if (!more) {
+            return fail(CARAT_OUT_OF_HOST_MEMORY, "no memory for %lld numbers", (long long)count);
+        }
+        generate(CARAT_F32, kind, stream_seed(seed, is_b ? STREAM_B_MORE : STREAM_A_MORE), count, more);
+    }
+    for (int64_t i = 0; i < count; i++) {
+        elements[i] = element(family, elements[i], more ? more[i] : 0);
+    }
+    free(more);
+    return CARAT_OK;
+}
+
+/* ---- Matrices with something along k, or one thing in a row ---- */
+
+/* A S and S^-1 B: scale[l] is even over [-1, 1). */
+static void scale_along_k(int64_t m, int64_t n, int64_t k, const float *scale, float *a, float *b)
+{
+    for (int64_t l = 0; l < k; l++) {
+        int exponent = whole(scale[l], SCALE_MOST);
+        for (int64_t i = 0; i < m; i++) {
+            a[i + l * m] = ldexpf(a[i + l * m], exponent);
+        }
+        for (int64_t j = 0; j < n; j++) {
+            b[l + j * k] = ldexpf(b[l + j * k], -exponent);
+        }
+    }
+}
+
+/* A number of 0 to count - 1 for a place, in no order. */
+static int64_t pick(uint64_t seed, int64_t place, int64_t count)
+{
+    uint64_t mixed = (seed + 1) * 0xbf58476d1ce4e5b9u + (uint64_t)place * 0x9e3779b97f4a7c15u;
+    mixed = (mixed ^ mixed >> 31) * 0x94d049bb133111ebu;
+    return (int64_t)((mixed >> 20) % (uint64_t)count);
+}
+
+static void enlarge_one_a_row(uint64_t seed, int64_t m, int64_t n, int64_t k, float *a, float *b)
+{
+    for (int64_t i = 0; i < m; i++) {
+        int64_t l = pick(seed, i, k);
+        a[i + l * m] = ldexpf(a[i + l * m], HUGE_EXPONENT);
+    }
+    for (int64_t j = 0; j < n; j++) {
+        int64_t l = pick(seed, m + j, k);
+        b[l + j * k] = ldexpf(b[l + j * k], HUGE_EXPONENT);
+    }
+}
+
+static void make_denormal(int64_t count_a, int64_t count_b, float *a, float *b)
+{
+    for (int64_t i = 0; i < count_a; i++) {
+        a[i] = ldexpf(a[i], DENORMAL_A_EXPONENT);
+    }
+    for (int64_t i = 0; i < count_b; i++) {
+        b[i] = ldexpf(b[i], DENORMAL_B_EXPONENT);
+    }
+}
+
+/* ---- Matrices by a formula ---- */
+
+/* Node i of count ones: the zeros of a Chebyshev polynomial, which crowd at -1 and 1. */
+static double node(int64_t i, int64_t count)
+{
+    return cos(acos(-1) * (2 * (double)i + 1) / (2 * (double)count));
+}
+
+static void fill_hilbert(int64_t rows, int64_t columns, float *elements)
+{
+    for (int64_t j = 0; j < columns; j++) {
+        for (int64_t i = 0; i < rows; i++) {
+            elements[i + j * rows] = (float)(1 / ((double)i + (double)j + 1));
+        }
+    }
+}
+
+static void fill_vandermonde(int64_t m, int64_t n, int64_t k, float *a, float *b)
+{
+    for (int64_t l = 0; l < k; l++) {
+        for (int64_t i = 0; i < m; i++) {
+            a[i + l * m] = (float)pow(node(i, m), (double)l);
+        }
+        for (int64_t j = 0; j < n; j++) {
+            b[l + j * k] = (float)pow(node(j, n), (double)l);
+        }
+    }
+}
+
+static int64_t common_divisor(int64_t x, int64_t y)
+{
+    while (y != 0) {
+        int64_t rest = x % y;
+        x = y;
+        y = rest;
+    }
+    return x;
+}
+
+/* One 1 in each row of a zeroed A. The permutation goes round k by steps that share no factor with it. */
+static void fill_ones(enum accuracy_family family, uint64_t seed, int64_t m, int64_t k, float *a)
+{
+    int64_t step = k / 3 + 1;
+    while (common_divisor(step, k) != 1) {
+        step++;
+    }
+    for (int64_t i = 0; i < m * k; i++) {
+        a[i] = 0;
+    }
+    for (int64_t i = 0; i < m; i++) {
+        int64_t l = family == ACCURACY_IDENTITY      ? i % k
+                    : family == ACCURACY_PERMUTATION ? (pick(seed, 0, k) + i % k * step) % k
+                                                     : pick(seed, i, k);
+        a[i + l * m] = 1;
+    }
+}
+
+/* ---- The orthogonal family ---- */
+
+/*
+ * Column j of Q = H D F: F the cosine transform of k points, D random signs, H a reflection in a random
+ * direction v. cosines[t] is cos(pi t / 2k); v has unit length, and its place signs D.
+ */
+static void orthogonal_column(int64_t j, int64_t k, const double *cosines, const double *v, double *q)
+{
+    double size = sqrt((j == 0 ? 1 : 2) / (double)k);
+    double along = 0;
+    for (int64_t l = 0; l < k; l++) {
+        double sign = pick(7, l, 2) ? 1 : -1;
+        q[l] = sign * size * cosines[(2 * l + 1) * j % (4 * k)];
+        along += q[l] * v[l];
+    }
+    for (int64_t l = 0; l < k; l++) {
+        q[l] -= 2 * along * v[l];
+    }
+}
+
+/* B's columns are columns of Q, which start over after k; A's rows are the same. */
+static carat_status fill_orthogonal(uint64_t seed, int64_t m, int64_t n, int64_t k, float *a, float *b)
+{
+    double *cosines = malloc((size_t)(6 * k) * sizeof(*cosines));
+    if (!cosines) {
+        return fail(CARAT_OUT_OF_HOST_MEMORY, "no memory for %lld numbers", (long long)(6 * k));
+    }
+    double *v = cosines + 4 * k;
+    double *q = v + k;
+    for (int64_t t = 0; t < 4 * k; t++) {
+        cosines[t] = cos(acos(-1) * (double)t / (2 * (double)k));
+    }
+    generate(CARAT_F64, FAMILY_NORMAL, stream_seed(seed, STREAM_K), k, v);
+    double square = 0;
+    for (int64_t l = 0; l < k; l++) {
+        square += v[l] * v[l];
+    }
+    for (int64_t l = 0; l < k; l++) {
+        v[l] /= sqrt(square);
+    }
+    for (int64_t j = 0; j < m || j < n; j++) {
+        orthogonal_column(j % k, k, cosines, v, q);
+        for (int64_t l = 0; l < k; l++) {
+            if (j < m) {
+                a[j + l * m] = (float)q[l];
+            }
+            if (j < n) {
+                b[l + j * k] = (float)q[l];
+            }
+        }
+    }
+    free(cosines);
+    return CARAT_OK;
+}
+
+/* ---- All ---- */
+
+carat_status accuracy_fill(enum accuracy_family family, uint64_t seed, int64_t m, int64_t n, int64_t k,
+                           float *a, float *b)
+{
+    if (m < 1 || n < 1 || k < 1) {
+        return fail(CARAT_INVALID_ARGUMENT, "no family fills %lld x %lld x %lld", (long long)m, (long long)n,
+                    (long long)k);
+    }
+    carat_status status;
+    switch (family) {
+    case ACCURACY_ORTHOGONAL:
+        return fill_orthogonal(seed, m, n, k, a, b);
+    case ACCURACY_HILBERT:
+        fill_hilbert(m, k, a);
+        fill_hilbert(k, n, b);
+        return CARAT_OK;
+    case ACCURACY_VANDERMONDE:
+        fill_vandermonde(m, n, k, a, b);
+        return CARAT_OK;
+    case ACCURACY_IDENTITY:
+    case ACCURACY_PERMUTATION:
+    case ACCURACY_ONE_HOT:
+        fill_ones(family, seed, m, k, a);
+        return fill_drawn(ACCURACY_SPREAD, seed, true, k * n, b);
+    default:
+        break;
+    }
+    status = fill_drawn(family, seed, false, m * k, a);
+    if (status == CARAT_OK) {
+        status = fill_drawn(family, seed, true, k * n, b);
+    }
+    if (status != CARAT_OK) {
+        return status;
+    }
+    if (family == ACCURACY_HUGE) {
+        enlarge_one_a_row(seed, m, n, k, a, b);
+    } else if (family == ACCURACY_DENORMALS) {
+        make_denormal(m * k, k * n, a, b);
+    } else if (family == ACCURACY_SCALED) {
+        float *scale = malloc((size_t)k * sizeof(*scale));
+        if (!scale) {
+            return fail(CARAT_OUT_OF_HOST_MEMORY, "no memory for %lld numbers", (long long)k);
+        }
+        generate(CARAT_F32, FAMILY_UNIFORM, stream_seed(seed, STREAM_K), k, scale);
+        scale_along_k(m, n, k, scale, a, b);
+        free(scale);
+    }
+    return CARAT_OK;
+}

@@ -1,0 +1,346 @@
+/*
+ * accuracy.c - carat accuracy: how far each setting of accuracy is from the true product of f32 matrices,
+ * family by family and k by k, beside other libraries.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "accuracy.h"
+#include "commands.h"
+#include "field.h"
+#include "options.h"
+#include "progress.h"
+#include "report.h"
+#include "status.h"
+
+enum { MOST_DEPTHS = 32 };
+
+/* A contender with one of its settings: what a column of the results stands for. */
+struct setting {
+    const char *contender;
+    const char *name;
+    carat_accuracy accuracy;
+};
+
+/* The peers come first: what others reached is shown beside. */
+static const struct setting settings[] = {
+    {"cublas", "default", CARAT_ACCURACY_STANDARD},   {"cublas", "fast", CARAT_ACCURACY_FAST},
+    {"openblas", "default", CARAT_ACCURACY_STANDARD}, {"carat", "standard", CARAT_ACCURACY_STANDARD},
+    {"carat", "strict", CARAT_ACCURACY_STRICT},       {"carat", "fast", CARAT_ACCURACY_FAST},
+};
+enum { SETTING_COUNT = sizeof(settings) / sizeof(settings[0]) };
+
+struct accuracy {
+    struct field field;
+    FILE *table;
+    FILE *json;
+    int64_t entries;
+    int64_t depths[MOST_DEPTHS];
+    int depth_count;
+    int measured;
+    int over; /* settings of Carat that were over their bound */
+};
+
+/* ---- What is printed and written -------------------------------------------------------------------- */
+
+/* A setting's outcome on one case. */
+struct outcome_line {
+    const struct setting *setting;
+    const struct accuracy_case *what;
+    const struct accuracy_errors *errors; /* NULL: the contender cannot */
+    const struct accuracy_errors *peer;   /* NULL: nobody is beside */
+    const char *peer_name;
+    const char *text; /* the plan, or why not */
+    bool over;
+};
+
+static double ratio(double x, double y) { return y > 0 ? x / y : 0; }
+
+static bool write_line(FILE *file, const struct outcome_line *line)
+{
+    const struct accuracy_case *what = line->what;
+    const char *outcome = !line->errors ? "cannot" : line->over ? "over" : "measured";
+    json_t *json = json_pack(
+        "{s:s, s:s, s:b, s:b, s:I, s:I, s:I, s:I, s:s, s:s, s:s, s:s?}", "kind", "accuracy", "family",
+        accuracy_family_name(what->family), "easy", accuracy_family_easy(what->family), "exact",
+        accuracy_family_exact(what->family), "m", (json_int_t)what->m, "n", (json_int_t)what->n, "k",
+        (json_int_t)what->k, "seed", (json_int_t)what->seed, "contender", line->setting->contender,
+        "accuracy", line->setting->name, "outcome", outcome, line->errors ? "plan" : "reason", line->text);
+    if (line->errors) {
+        const struct accuracy_errors *errors = line->errors;
+        json_object_set_new(json, "entries", json_integer(errors->entries));
+        json_object_set_new(json, "misrounded", json_integer(errors->misrounded));
+        /* 0 is a figure here, and what is no number is null. */
+        json_object_set_new(json, "error_max",
+                            isfinite(errors->most) ? json_real(errors->most) : json_null());
+        json_object_set_new(json, "error_mean",
+                            isfinite(errors->mean) ? json_real(errors->mean) : json_null());
+        json_object_set_new(json, "peer", line->peer ? json_string(line->peer_name) : json_null());
+        if (line->peer) {
+            json_object_set_new(json, "ratio_max", json_known(ratio(errors->most, line->peer->most)));
+            json_object_set_new(json, "ratio_mean", json_known(ratio(errors->mean, line->peer->mean)));
+        }
+    }
+    bool written = report_line(file, json);
+    json_decref(json);
+    return written;
+}
+
+/* Errors in units of 2^-24, which is half a unit in the last place of 1. */
+static void print_line(FILE *out, const struct outcome_line *line)
+{
+    char name[64];
+    snprintf(name, sizeof(name), "%s %s", line->setting->contender, line->setting->name);
+    fprintf(out, "  %-18s", name);
+    if (!line->errors) {
+        fprintf(out, " cannot: %s\n", line->text);
+        return;
+    }
+    const struct accuracy_errors *errors = line->errors;
+    fprintf(out, " %12.4f %12.5f %9lld%s", errors->most * 0x1p24, errors->mean * 0x1p24,
+            (long long)errors->misrounded, line->over ? " !" : "");
+    if (line->peer && line->peer->most > 0) {
+        fprintf(out, " %8.2f %8.2f", errors->most / line->peer->most, errors->mean / line->peer->mean);
+    }
+    fputc('\n', out);
+}
+
+/* ---- Measuring -------------------------------------------------------------------------------------- */
+
+/* One setting on an input. The first that succeeds of the peers is who the others stand beside. */
+static carat_status measure_setting(struct accuracy *accuracy, const struct setting *setting,
+                                    struct accuracy_input *input, struct accuracy_errors *peer,
+                                    const char **peer_name)
+{
+    int at = field_find(&accuracy->field, setting->contender);
+    if (at < 0) {
+        return CARAT_OK;
+    }
+    struct contender *contender = accuracy->field.contenders[at];
+    struct accuracy_errors errors = {0};
+    carat_status status = accuracy_measure(contender, setting->accuracy, input, &errors);
+    if (status != CARAT_OK && status != CARAT_UNSUPPORTED) {
+        return status;
+    }
+    bool own = strcmp(setting->contender, "carat") == 0;
+    double bound = accuracy_bound(setting->accuracy, &input->what);
+    struct outcome_line line = {
+        .setting = setting,
+        .what = &input->what,
+        .errors = status == CARAT_OK ? &errors : NULL,
+        .peer = *peer_name ? peer : NULL,
+        .peer_name = *peer_name,
+        .text = status == CARAT_OK ? contender->plan : carat_last_message(),
+        .over = own && status == CARAT_OK && bound > 0 && !(errors.most <= bound),
+    };
+    accuracy->measured += status == CARAT_OK;
+    accuracy->over += line.over;
+    print_line(accuracy->table, &line);
+    if (accuracy->json && !write_line(accuracy->json, &line)) {
+        return fail(CARAT_INVALID_ARGUMENT, "cannot write the results");
+    }
+    if (!own && !*peer_name && status == CARAT_OK) {
+        *peer = errors;
+        *peer_name = setting->contender;
+    }
+    return CARAT_OK;
+}
+
+static carat_status measure_case(struct accuracy *accuracy, const struct accuracy_case *what)
+{
+    struct accuracy_input input;
+    const struct field *field = &accuracy->field;
+    progress("%s, k = %lld", accuracy_family_name(what->family), (long long)what->k);
+    carat_status status =
+        accuracy_input_open(field->open_stages, field->stage_count, what, accuracy->entries, &input);
+    progress_end();
+    if (status == CARAT_OK) {
+        int64_t compared = input.truth.row_count * input.truth.column_count;
+        fprintf(accuracy->table, "%s %lld x %lld x %lld, %lld entries\n", accuracy_family_name(what->family),
+                (long long)what->m, (long long)what->n, (long long)what->k, (long long)compared);
+    }
+    struct accuracy_errors peer = {0};
+    const char *peer_name = NULL;
+    for (int i = 0; i < SETTING_COUNT && status == CARAT_OK; i++) {
+        status = measure_setting(accuracy, &settings[i], &input, &peer, &peer_name);
+    }
+    accuracy_input_close(&input);
+    return status;
+}
+
+/* ---- The command ------------------------------------------------------------------------------------ */
+
+/* "16,64,1024" */
+static bool parse_depths(const char *text, struct accuracy *accuracy)
+{
+    while (accuracy->depth_count < MOST_DEPTHS) {
+        char word[24];
+        size_t length = strcspn(text, ",");
+        if (length >= sizeof(word)) {
+            return false;
+        }
+        memcpy(word, text, length);
+        word[length] = '\0';
+        int64_t depth;
+        if (!parse_count(word, &depth) || depth < 1) {
+            return false;
+        }
+        accuracy->depths[accuracy->depth_count++] = depth;
+        if (text[length] == '\0') {
+            return true;
+        }
+        text += length + 1;
+    }
+    return false;
+}
+
+/* The family of a name; -1 where there is none. */
+static int find_family(const char *name)
+{
+    for (int family = 0; family < ACCURACY_FAMILIES; family++) {
+        if (strcmp(accuracy_family_name((enum accuracy_family)family), name) == 0) {
+            return family;
+        }
+    }
+    return -1;
+}
+
+static carat_status open_field(struct accuracy *accuracy, carat_device_kind kind, int index)
+{
+    CARAT_TRY(field_open(kind, index, &accuracy->field));
+    static const char *const peers[] = {"cublas", "openblas"};
+    for (int i = 0; i < 2; i++) {
+        carat_status status = field_add_peer(&accuracy->field, peers[i]);
+        if (status == CARAT_UNSUPPORTED) {
+            fprintf(accuracy->table, "%s is left out: %s\n", peers[i], carat_last_message());
+        } else {
+            CARAT_TRY(status);
+        }
+    }
+    return field_add_carat(&accuracy->field);
+}
+
+static carat_status measure_all(struct accuracy *accuracy, int only, int64_t side, int64_t seed)
+{
+    fprintf(accuracy->table, "carat %s on %s\nerrors in 2^-24 |A||B|; * that of the first one named\n",
+            carat_version(), accuracy->field.stages[0].place.info.name);
+    fprintf(accuracy->table, "  %-18s %12s %12s %9s %8s %8s\n", "", "max", "mean", "misround", "max *",
+            "mean *");
+    for (int family = 0; family < ACCURACY_FAMILIES; family++) {
+        for (int i = 0; i < accuracy->depth_count && (only < 0 || only == family); i++) {
+            struct accuracy_case what = {(enum accuracy_family)family, (uint64_t)seed, side, side,
+                                         accuracy->depths[i]};
+            CARAT_TRY(measure_case(accuracy, &what));
+        }
+    }
+    return CARAT_OK;
+}
+
+int command_accuracy(int argc, char **argv)
+{
+    const char *device = "auto";
+    const char *family = NULL;
+    const char *depths = "16,64,256,1024,4096";
+    const char *json_path = NULL;
+    int64_t side = 512;
+    int64_t entries = 4096;
+    int64_t seed = 1;
+    const struct option options[] = {
+        {.name = "--device",
+         .kind = OPTION_TEXT,
+         .target = &device,
+         .value = "DEVICE",
+         .help = "where: auto, cpu, cuda or cuda:N (auto)"},
+        {.name = "--family",
+         .kind = OPTION_TEXT,
+         .target = &family,
+         .value = "NAME",
+         .help = "only this family of inputs"},
+        {.name = "--size", .kind = OPTION_COUNT, .target = &side, .value = "N", .help = "m and n (512)"},
+        {.name = "--depths",
+         .kind = OPTION_TEXT,
+         .target = &depths,
+         .value = "K,K,...",
+         .help = "the values of k (16,64,256,1024,4096)"},
+        {.name = "--entries",
+         .kind = OPTION_COUNT,
+         .target = &entries,
+         .value = "N",
+         .help = "how many entries are compared at the least, beyond 256 x 256 (4096); 0 for all"},
+        {.name = "--seed",
+         .kind = OPTION_COUNT,
+         .target = &seed,
+         .value = "N",
+         .help = "where random numbers start (1)"},
+        {.name = "--json",
+         .kind = OPTION_TEXT,
+         .target = &json_path,
+         .value = "FILE",
+         .help = "write a line of JSON a result (-: to standard output, with the table on standard error)"},
+    };
+    const struct usage usage = {
+        .synopsis = "carat accuracy [options]",
+        .description =
+            "Multiplies f32 matrices of many families with every setting of accuracy, and prints the\n"
+            "largest and the mean |D - true| / (|A||B|), entry by entry, against sums of twice the\n"
+            "precision of f64; and how many entries are not the f32 nearest to the truth. cuBLAS and\n"
+            "OpenBLAS, where they are installed, are measured beside and not judged.",
+        .options = options,
+        .option_count = sizeof(options) / sizeof(options[0]),
+        .notes =
+            "Families: normal, uniform, positive, integers, orthogonal, spread, exponents, scaled, huge,\n"
+            "denormals, hilbert, vandermonde, identity, permutation, one-hot, small. An error over the\n"
+            "a-priori bound of its setting is marked !, and the exit code is then 1.",
+    };
+    int exit_code;
+    if (options_parse(&usage, argc, argv, NULL, 0, &exit_code) < 0) {
+        return exit_code;
+    }
+    carat_device_kind kind;
+    int index;
+    struct accuracy accuracy = {
+        .entries = entries,
+        .table = json_path && strcmp(json_path, "-") == 0 ? stderr : stdout,
+    };
+    int only = family ? find_family(family) : -1;
+    if (family && only < 0) {
+        return usage_error(argv[0], "there is no family '%s'", family);
+    }
+    if (!parse_device(device, &kind, &index)) {
+        return usage_error(argv[0], "--device is '%s', but should be auto, cpu, cuda or cuda:N", device);
+    }
+    if (!parse_depths(depths, &accuracy)) {
+        return usage_error(argv[0], "--depths is '%s', but should be up to %d numbers over 0, with commas",
+                           depths, MOST_DEPTHS);
+    }
+    if (side < 1 || side > 65536) {
+        return usage_error(argv[0], "--size is %lld, but should be from 1 to 65536", (long long)side);
+    }
+    if (json_path) {
+        accuracy.json = strcmp(json_path, "-") == 0 ? stdout : fopen(json_path, "w");
+        if (!accuracy.json) {
+            return command_failed(argv[0], "cannot write %s", json_path);
+        }
+    }
+    carat_status status = open_field(&accuracy, kind, index);
+    if (status == CARAT_OK && accuracy.json) {
+        json_t *head = report_head(&accuracy.field.stages[0].place, accuracy.field.contenders,
+                                   accuracy.field.count, NULL);
+        if (!report_line(accuracy.json, head)) {
+            status = fail(CARAT_INVALID_ARGUMENT, "cannot write %s", json_path);
+        }
+        json_decref(head);
+    }
+    if (status == CARAT_OK) {
+        status = measure_all(&accuracy, only, side, seed);
+    }
+    exit_code = status == CARAT_OK ? EXIT_OK : command_failed(argv[0], "%s", carat_last_message());
+    fprintf(accuracy.table, "%d measured, %d over their bound\n", accuracy.measured, accuracy.over);
+    if (accuracy.json && accuracy.json != stdout && fclose(accuracy.json) != 0) {
+        exit_code = command_failed(argv[0], "cannot write %s", json_path);
+    }
+    field_close(&accuracy.field);
+    return exit_code == EXIT_OK && accuracy.over > 0 ? EXIT_FAILED : exit_code;
+}

@@ -1,0 +1,386 @@
+/*
+ * test_dial.c - what the settings of accuracy promise for f32, held against a model of their arithmetic (see
+ * dial_model.h) on all families of inputs, at small sizes.
+ */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "accuracy_families.h"
+#include "dial_model.h"
+
+enum { M = 20, N = 24, DEEPEST = 4096, SEEDS = 2 };
+
+/* A unit in the first place of the error bounds: half a unit in the last place of 1. */
+static const double u = 0x1p-24;
+
+/* The unit of Hopper keeps two bits more than f32; the kernels move sums every 32 of k. */
+static const struct dial device_dial = {
+    .unit = {.extra_bits = 2}, .move = 32, .order = ORDER_BY_MOVE, .least_k = 32, .far_apart_k = 1024};
+
+static float a[M * DEEPEST];
+static float b[DEEPEST * N];
+static float c[M * N];
+static float chain[M * N];
+
+static uint32_t bits_of(float x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof(bits));
+    return bits;
+}
+
+/* A number of any sign and significand, and an exponent from least to most. */
+static float any_float(uint64_t *state, int least, int most)
+{
+    *state = *state * 6364136223846793005u + 1442695040888963407u;
+    uint32_t word = (uint32_t)(*state >> 32);
+    float significand = 1 + (float)(word & 0x7fffff) * 0x1p-23f;
+    int exponent = least + (int)((*state >> 8 & 0xffffff) % (uint64_t)(most - least + 1));
+    return ldexpf(word >> 31 ? -significand : significand, exponent);
+}
+
+/* ---- Parts ---- */
+
+static void three_parts_keep_every_bit(void **test)
+{
+    (void)test;
+    uint64_t state = 1;
+    for (int i = 0; i < 100000; i++) {
+        float x = any_float(&state, -100, 127);
+        float parts[3];
+        split_bf16(x, parts);
+        for (int part = 0; part < 3; part++) {
+            assert_int_equal(bits_of(parts[part]) & 0xffff, 0);
+        }
+        assert_true((double)parts[0] + parts[1] + parts[2] == x);
+        assert_true(fabsf(parts[1]) <= 0x1p-7f * fabsf(x));
+        assert_true(fabsf(parts[2]) <= 0x1p-8f * fabsf(parts[1]));
+    }
+}
+
+static void parts_of_the_largest_number_are_finite(void **test)
+{
+    (void)test;
+    float parts[3];
+    split_bf16(-0x1.fffffep127f, parts);
+    assert_true(parts[0] == -0x1.fep127f);
+    assert_true(isfinite(parts[1]) && isfinite(parts[2]));
+    assert_true((double)parts[0] + parts[1] + parts[2] == -0x1.fffffep127);
+}
+
+static void smaller_numbers_lose_bits(void **test)
+{
+    (void)test;
+    float parts[3];
+    split_bf16(0x1.ffff02p-124f, parts);
+    assert_true((double)parts[0] + parts[1] + parts[2] != 0x1.ffff02p-124);
+}
+
+/* ---- The unit ---- */
+
+/* 1 plus eight products of 2^-place. */
+static float one_and_eight(const struct tensor_unit *unit, int place)
+{
+    float x[UNIT_K] = {1};
+    float y[UNIT_K] = {1};
+    for (int i = 1; i <= 8; i++) {
+        x[i] = 0x1p-12f;
+        y[i] = ldexpf(1, 12 - place);
+    }
+    return tensor_step(unit, 0, x, y);
+}
+
+static void the_unit_keeps_its_extra_bits(void **test)
+{
+    (void)test;
+    for (int extra = 0; extra <= 3; extra++) {
+        struct tensor_unit unit = {.extra_bits = extra};
+        for (int place = 23; place <= 27; place++) {
+            double sum = 1 + 8 * ldexp(1, -place);
+            assert_true(one_and_eight(&unit, place) ==
+                        (place <= 23 + extra ? trunc(sum * 0x1p23) * 0x1p-23 : 1));
+        }
+    }
+}
+
+static void the_unit_cuts_towards_zero(void **test)
+{
+    (void)test;
+    struct tensor_unit unit = {.extra_bits = 3};
+    float x[UNIT_K] = {1, 1};
+    float y[UNIT_K] = {1, 0x1.8p-23f};
+    assert_true(tensor_step(&unit, 0, x, y) == 0x1.000002p0f);
+    assert_true(tensor_step(&unit, 1, x, y) == 2);
+    y[0] = -1;
+    y[1] = -0x1.8p-23f;
+    assert_true(tensor_step(&unit, 0, x, y) == -0x1.000002p0f);
+}
+
+static void a_large_product_sets_its_own_exponent(void **test)
+{
+    (void)test;
+    /* 1.5 x 1.5 is 2.25: with its own exponent, the last place that is kept is twice as large. */
+    float x[UNIT_K] = {1.5f, 0x1p-12f, 0x1p-12f, 0x1p-12f, 0x1p-12f};
+    float y[UNIT_K] = {1.5f, 0x1p-12f, 0x1p-12f, 0x1p-12f, 0x1p-12f};
+    struct tensor_unit apart = {.extra_bits = 1};
+    struct tensor_unit normal = {.extra_bits = 1, .products_normal = true};
+    assert_true(tensor_step(&apart, 0, x, y) == 2.25f + 0x1p-22f);
+    assert_true(tensor_step(&normal, 0, x, y) == 2.25f);
+}
+
+static void the_unit_overflows_and_underflows(void **test)
+{
+    (void)test;
+    struct tensor_unit unit = {.extra_bits = 2};
+    float x[UNIT_K] = {0x1p64f, 0x1p-75f};
+    float y[UNIT_K] = {0x1p64f, 0};
+    assert_true(isinf(tensor_step(&unit, 0, x, y)));
+    x[0] = 0;
+    y[1] = 0x1.8p-74f;
+    assert_true(tensor_step(&unit, 0, x, y) == 0x1p-149f);
+    y[1] = NAN;
+    assert_true(isnan(tensor_step(&unit, 0, x, y)));
+}
+
+/* ---- The guard ---- */
+
+static void fill(enum accuracy_family family, uint64_t seed, int64_t k)
+{
+    assert_int_equal(accuracy_fill(family, seed, M, N, k, a, b), CARAT_OK);
+}
+
+/* Whether `standard` gives the bits that a chain of f32 multiply-adds gives, NaN for NaN. */
+static bool is_as_strict(const struct dial *dial, int64_t k)
+{
+    model_standard(dial, M, N, k, a, b, c);
+    model_strict(M, N, k, 0, a, b, chain);
+    for (int i = 0; i < M * N; i++) {
+        if (!(isnan(c[i]) && isnan(chain[i])) && bits_of(c[i]) != bits_of(chain[i])) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void small_elements_and_short_products_are_strict(void **test)
+{
+    (void)test;
+    enum { K = 1024 };
+    fill(ACCURACY_NORMAL, 1, K);
+    assert_false(standard_is_guarded(&device_dial, M, N, K, a, b));
+    assert_false(is_as_strict(&device_dial, K));
+    assert_false(is_as_strict(&device_dial, 32));
+    assert_true(is_as_strict(&device_dial, 31));
+    b[77] = 0x1.fffffep-101f;
+    assert_true(standard_is_guarded(&device_dial, M, N, K, a, b));
+    assert_true(is_as_strict(&device_dial, K));
+    b[77] = 0x1p-100f;
+    assert_false(standard_is_guarded(&device_dial, M, N, K, a, b));
+    b[77] = 0;
+    assert_false(standard_is_guarded(&device_dial, M, N, K, a, b));
+    fill(ACCURACY_DENORMALS, 1, K);
+    assert_true(is_as_strict(&device_dial, K));
+}
+
+static void specials_come_out_as_from_f32(void **test)
+{
+    (void)test;
+    enum { K = 1024 }; /* long enough for any range of exponents */
+    static const float specials[] = {INFINITY, -INFINITY, NAN, 0x1.fffffep127f};
+    for (int i = 0; i < 4; i++) {
+        fill(ACCURACY_NORMAL, 2, K);
+        a[3 + 7 * M] = specials[i];
+        b[7 + 5 * K] = 4;
+        assert_false(standard_is_guarded(&device_dial, M, N, K, a, b));
+        model_standard(&device_dial, M, N, K, a, b, c);
+        model_strict(M, N, K, 0, a, b, chain);
+        assert_false(isfinite(chain[3 + 5 * M]));
+        for (int at = 0; at < M * N; at++) {
+            assert_true(isnan(chain[at])   ? isnan(c[at])
+                        : isinf(chain[at]) ? c[at] == chain[at]
+                                           : isfinite(c[at]));
+        }
+    }
+}
+
+static void large_products_that_cancel_stay_finite(void **test)
+{
+    (void)test;
+    /* Products near 2^127 of both signs in turn: by the range they might overflow, and they do not. */
+    memset(a, 0, sizeof(a));
+    memset(b, 0, sizeof(b));
+    for (int l = 0; l < 64; l++) {
+        a[l * M] = l % 2 ? -0x1.2p63f : 0x1.2p63f;
+        b[l] = l % 4 ? 0x1.6p63f : 0x1.4p63f;
+    }
+    assert_false(standard_is_guarded(&device_dial, M, N, 64, a, b));
+    model_standard(&device_dial, M, N, 64, a, b, c);
+    model_strict(M, N, 64, 0, a, b, chain);
+    assert_true(isfinite(chain[0]) && c[0] == chain[0]);
+}
+
+/* ---- The promises ---- */
+
+static const int64_t depths[] = {32, 33, 48, 64, 65, 96, 128, 256, 512, 1024, DEEPEST};
+enum { DEPTHS = sizeof(depths) / sizeof(depths[0]) };
+
+/* What a family gave at one depth over all seeds: the largest error and the sum of means. */
+struct total {
+    double most;
+    double mean;
+    int64_t different;
+};
+
+static void add(struct total *total, struct model_errors errors)
+{
+    total->most = fmax(total->most, errors.most);
+    total->mean += errors.mean;
+    total->different += errors.different;
+}
+
+/* In half units in the last place of |A||B|, see docs/accuracy.md. */
+static double standard_bound(int64_t k)
+{
+    double step = 2 + 0x1p5 / (1 << device_dial.unit.extra_bits);
+    double steps = ceil((double)(k < device_dial.move ? k : device_dial.move) / UNIT_K);
+    return 1.02 * step * steps + 2.1 + ceil((double)k / device_dial.move) - 1;
+}
+
+/* A family's totals of one depth. */
+struct totals {
+    struct total chain;
+    struct total standard;
+};
+
+static struct totals measure(enum accuracy_family family, int64_t k)
+{
+    struct totals totals = {0};
+    for (uint64_t seed = 1; seed <= (k == DEEPEST ? 1 : SEEDS); seed++) {
+        fill(family, seed, k);
+        model_strict(M, N, k, 0, a, b, chain);
+        add(&totals.chain, model_compare(M, N, k, a, b, chain));
+        model_standard(&device_dial, M, N, k, a, b, c);
+        add(&totals.standard, model_compare(M, N, k, a, b, c));
+    }
+    return totals;
+}
+
+/*
+ * How many times the chain's errors those of `standard` may be. Where exponents are wide, few products decide an
+ * entry: one cut errs twice as much as one rounding. With k of 1024 there are enough of them for the mean, while
+ * the largest error of so few entries is a matter of luck. (Shorter products are strict there.)
+ */
+static double allowance(enum accuracy_family family, bool largest)
+{
+    return family == ACCURACY_EXPONENTS && largest ? 1.25 : 1;
+}
+
+static void check(bool holds, const char *what, enum accuracy_family family, int64_t k, double x, double y)
+{
+    if (!holds) {
+        fail_msg("%s: %s at k = %d: %.4f u, against %.4f u", what, accuracy_family_name(family), (int)k,
+                 x / u, y / u);
+    }
+}
+
+static void check_standard(enum accuracy_family family, int64_t k, const struct totals *totals)
+{
+    const struct total *standard = &totals->standard;
+    double mean = allowance(family, false) * totals->chain.mean;
+    double most = allowance(family, true) * totals->chain.most;
+    check(standard->most <= standard_bound(k) * u, "bound", family, k, standard->most, standard_bound(k) * u);
+    check(standard->mean <= mean, "mean", family, k, standard->mean, mean);
+    check(standard->most <= most, "most", family, k, standard->most, most);
+    if (accuracy_family_exact(family)) {
+        assert_int_equal(standard->different, 0);
+    }
+}
+
+static void bounds_are_below_the_conventional_one(void **test)
+{
+    (void)test;
+    for (int64_t k = device_dial.least_k; k <= 1 << 18; k++) {
+        assert_true(standard_bound(k) <= (double)k);
+    }
+}
+
+static void promises_hold_on_every_family(void **test)
+{
+    (void)test;
+    for (int family = 0; family < ACCURACY_FAMILIES; family++) {
+        for (int i = 0; i < DEPTHS; i++) {
+            struct totals totals = measure((enum accuracy_family)family, depths[i]);
+            check_standard((enum accuracy_family)family, depths[i], &totals);
+        }
+    }
+}
+
+static void short_products_of_wide_ranges_are_strict(void **test)
+{
+    (void)test;
+    fill(ACCURACY_EXPONENTS, 1, 256);
+    assert_true(is_as_strict(&device_dial, 256));
+    fill(ACCURACY_EXPONENTS, 1, 1024);
+    assert_false(standard_is_guarded(&device_dial, M, N, 1024, a, b));
+    fill(ACCURACY_ONE_HOT, 1, 64);
+    b[5] = 0x1p-32f;
+    b[9] = 0x1p32f;
+    assert_false(standard_is_guarded(&device_dial, M, N, 64, a, b));
+    b[9] = 0x1p33f;
+    assert_true(standard_is_guarded(&device_dial, M, N, 64, a, b));
+}
+
+/* The two choices that decide: with another order or without extra bits the promises would not hold. */
+static void the_order_and_the_bits_matter(void **test)
+{
+    (void)test;
+    enum { K = 64 };
+    fill(ACCURACY_HILBERT, 1, K);
+    model_strict(M, N, K, 0, a, b, chain);
+    double conventional = model_compare(M, N, K, a, b, chain).mean;
+    struct dial by_step = device_dial;
+    by_step.order = ORDER_BY_STEP;
+    model_standard(&by_step, M, N, K, a, b, c);
+    assert_true(model_compare(M, N, K, a, b, c).mean > 1.5 * conventional);
+    struct dial never = device_dial;
+    never.move = 0;
+    fill(ACCURACY_POSITIVE, 1, 1024);
+    model_strict(M, N, 1024, 0, a, b, chain);
+    conventional = model_compare(M, N, 1024, a, b, chain).mean;
+    model_standard(&never, M, N, 1024, a, b, c);
+    assert_true(model_compare(M, N, 1024, a, b, c).mean > 1.5 * conventional);
+    struct dial bare = device_dial;
+    bare.unit.extra_bits = 0;
+    fill(ACCURACY_IDENTITY, 1, K);
+    model_standard(&bare, M, N, K, a, b, c);
+    assert_true(model_compare(M, N, K, a, b, c).different > 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(three_parts_keep_every_bit),
+        cmocka_unit_test(parts_of_the_largest_number_are_finite),
+        cmocka_unit_test(smaller_numbers_lose_bits),
+        cmocka_unit_test(the_unit_keeps_its_extra_bits),
+        cmocka_unit_test(the_unit_cuts_towards_zero),
+        cmocka_unit_test(a_large_product_sets_its_own_exponent),
+        cmocka_unit_test(the_unit_overflows_and_underflows),
+        cmocka_unit_test(small_elements_and_short_products_are_strict),
+        cmocka_unit_test(specials_come_out_as_from_f32),
+        cmocka_unit_test(large_products_that_cancel_stay_finite),
+        cmocka_unit_test(bounds_are_below_the_conventional_one),
+        cmocka_unit_test(promises_hold_on_every_family),
+        cmocka_unit_test(short_products_of_wide_ranges_are_strict),
+        cmocka_unit_test(the_order_and_the_bits_matter),
+    };
+    return cmocka_run_group_tests_name("dial", tests, NULL, NULL);
+}
