@@ -91,6 +91,8 @@
 #define LOAD_CYCLES 750.0
 #define ODD_LOAD_CYCLES 3000.0
 #define WASTED_LOAD 4.0
+/* And that many for each element which it has to fit into place, whatever else runs. */
+#define ODD_FETCH_CYCLES 0.25
 /*
  * Rows that go straight from memory to D: cycles before and after all tiles, of one tile, of each element
  * that is stored, and of each later chunk of k, which nothing hides.
@@ -364,7 +366,7 @@ static bool split(const struct device_traits *traits, const struct problem *p, s
     candidate->rescue = row_of(traits, OPERATION_GEMM, true);
     double bytes = ((double)p->m + (double)p->n + 2 * PACKED_UNIT) * ((double)p->k + PACKED_UNIT) *
                    (double)p->batch * 2 * PLANES;
-    if (p->type_a != CARAT_F32 || p->accuracy == CARAT_ACCURACY_STRICT || p->k < LEAST_SPLIT_K ||
+    if (p->type_a != CARAT_F32 || p->accuracy != CARAT_ACCURACY_STANDARD || p->k < LEAST_SPLIT_K ||
         !problem_is_plain(p) || !candidate->pack || !candidate->rescue || bytes > 0x1p60) {
         return false;
     }
@@ -467,15 +469,14 @@ static bool fetches_late(const struct kernel *kernel)
     return multiplies_by_warp(kernel) && kernel->stages == 0;
 }
 
-/*
- * What such a row waits for each step of k: longer where it has to fit what it loads into place, and where hardly
- * anything of a tile is used.
- */
+/* Whether what such a row loads lies as its instructions want it. */
+static bool lies_in_place(const struct problem *p) { return p->m % 4 == 0 && p->n % 4 == 0 && p->k % 8 == 0; }
+
+/* What it waits for each step of k: longer where it has to fit that into place, and where hardly anything of a tile is used. */
 static double load_cycles(const struct kernel *kernel, const struct problem *p)
 {
-    bool in_place = p->m % 4 == 0 && p->n % 4 == 0 && p->k % 8 == 0;
     bool wasted = 4 * p->m < kernel->tile_m || 4 * p->n < kernel->tile_n;
-    return (in_place ? LOAD_CYCLES : ODD_LOAD_CYCLES) * (wasted ? WASTED_LOAD : 1);
+    return (lies_in_place(p) ? LOAD_CYCLES : ODD_LOAD_CYCLES) * (wasted ? WASTED_LOAD : 1);
 }
 
 double kernel_unit_rate(const struct kernel *kernel)
@@ -674,6 +675,9 @@ static double product_cycles(const struct device_traits *traits, const struct ca
     double multiply = (double)kernel->tile_m * kernel->tile_n * k / (kernel_unit_rate(kernel) * rate * busy);
     double fetch = fetch_cycles(kernel, p) * k;
     double wait = fetches_late(kernel) ? k / kernel->tile_k * load_cycles(kernel, p) / resident : 0;
+    if (fetches_late(kernel) && !lies_in_place(p)) {
+        wait = fmax(wait, ODD_FETCH_CYCLES * (kernel->tile_m + kernel->tile_n) * k);
+    }
     if (is_thin(kernel)) {
         return fmax(mine * fmax(multiply, fetch), thin_cycles(kernel, p, used_k, mine));
     }
@@ -818,6 +822,16 @@ static double corrected_reduce(const struct search *search, const struct candida
     return cycles * tuning_factor(search->traits->tuning, search->reduce, 0, point, NULL);
 }
 
+/* What a table does not know: of clusters that reach beyond the matrix by whole tiles some blocks have nothing to do. */
+static double idle_factor(const struct candidate *candidate)
+{
+    const struct kernel *kernel = candidate->kernel;
+    int64_t across = kernel->swapped ? ceiling(candidate->product.n, kernel->tile_n)
+                                     : ceiling(candidate->product.m, kernel->tile_m);
+    double cluster = blocks_of_cluster(kernel);
+    return across < cluster ? cluster / (double)across : 1;
+}
+
 /* Of all steps. */
 static double candidate_cycles(const struct search *search, struct candidate *candidate)
 {
@@ -827,6 +841,7 @@ static double candidate_cycles(const struct search *search, struct candidate *ca
     if (traits->tuning) {
         cycles = corrected_multiply(traits, candidate, cycles);
     }
+    cycles *= idle_factor(candidate);
     if (candidate->stream_tiles > 0) {
         cycles = shared_factor(traits, candidate) * cycles + hand_over_cycles(traits, candidate);
     }

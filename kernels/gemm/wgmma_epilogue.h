@@ -453,6 +453,17 @@ static __device__ __forceinline__ void copy_out(standing at, const unsigned char
         return;
     }
     int index = STORERS == 32 ? at.lane : at.thread;
+    if (((uintptr_t)first | (uint64_t)to->ld_bytes | (uint64_t)length) % 16 == 0) {
+#pragma unroll
+        for (int row = 0; row < BUFFER_ROWS; row += STORERS / 8) {
+            int column = row + index / 8;
+            if (column < columns && index % 8 * 16 < length) {
+                *(uint4 *)(first + column * to->ld_bytes + index % 8 * 16) =
+                    *(const uint4 *)(buffer + piece_at(column, index % 8));
+            }
+        }
+        return;
+    }
 #pragma unroll 1
     for (int column = index / 8; column < columns; column += STORERS / 8) {
         char *begin = first + column * to->ld_bytes;
@@ -460,9 +471,6 @@ static __device__ __forceinline__ void copy_out(standing at, const unsigned char
         if (byte + 16 <= length) {
             *(uint4 *)(begin + byte) = bytes_of_row(buffer, column, byte);
         }
-    }
-    if (((uintptr_t)first | (uint64_t)to->ld_bytes | (uint64_t)length) % 16 == 0) {
-        return;
     }
     /* Of a whole piece the edges are 16 bytes together, of another 30 at most. */
     int shift = (length == ROW_BYTES ? 4 : 5) - bytes / 2;
