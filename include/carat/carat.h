@@ -55,7 +55,7 @@
  *             CARAT_INVALID_ARGUMENT (a NULL or wrong argument) and, while a CUDA device serves it,
  *             CARAT_DEVICE_LOST and CARAT_DEVICE_ERROR; what else it returns is said with it.
  * Numbers     The same call on the same device gives the same bits, run after run. Sums of f32 are
- *             f32 fused multiply-adds, sums of f64 are f64. Products of the smaller floats are exact; their
+ *             f32 (fused multiply-adds where strict), sums of f64 are f64. Products of the smaller floats are exact; their
  *             sums are f32, where a tensor unit makes them cut off rather than rounded, and are rounded once,
  *             after all else, to nearest even. s32 and s8 sums wrap modulo 2^32. NaN and infinity go where
  *             that arithmetic takes them; denormals are kept.
