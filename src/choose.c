@@ -1060,7 +1060,7 @@ static void explain(const struct search *search, struct plan *plan)
     bool converted = to->type_a != p->type_a;
     char packed[160] = "";
     char sums[200] = "";
-    if (best->rescue) {
+    if (best->pack && best->rescue) {
         snprintf(packed, sizeof(packed),
                  "; A and B split into %d bf16 planes by %s, which %s multiplies itself where they cannot be",
                  to->planes, best->pack->name, best->rescue->name);

@@ -354,8 +354,8 @@ static void rows_of_several_steps_have_no_times(void **state)
         int variant;
         assert_false(plan_predict(&chip, &line, &cycles, &variant, &point));
         char text[1000];
-        strcpy(text, other);
-        tuning_line_text(&line, text + strlen(text), sizeof(text) - strlen(text));
+        int length = snprintf(text, sizeof(text), "%s", other);
+        tuning_line_text(&line, text + length, sizeof(text) - (size_t)length);
         struct plan with = plan_with(text, &problem);
         assert_string_equal(with.explanation, without.explanation);
         rows++;
