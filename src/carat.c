@@ -49,6 +49,35 @@ static struct problem problem_here(const carat_context *context, const struct pr
     return here;
 }
 
+/* ---- Where memory for workspace is short ---- */
+
+/* A plan that had no room for more than this is made anew to do without any. */
+#define LEAST_WORKSPACE ((size_t)16 << 20)
+
+static bool can_do_with_less(const struct plan *plan)
+{
+    return plan->workspace_bytes > 0 && plan->problem.most_workspace != 1;
+}
+
+/* What the next plan may take where there is no room for this one: half as much, in the end a byte, which is none. */
+static int64_t less_workspace(const struct plan *plan)
+{
+    return plan->workspace_bytes / 2 < LEAST_WORKSPACE ? 1 : (int64_t)(plan->workspace_bytes / 2);
+}
+
+/* The plan of a problem, one that does with the caller's workspace where it can. */
+static carat_status plan_acquire_within(carat_context *context, struct problem *problem, const carat_run *run,
+                                        carat_plan **plan)
+{
+    CARAT_TRY(plan_acquire(context, problem, plan));
+    if (!run->workspace || run->workspace_bytes >= (*plan)->plan.workspace_bytes) {
+        return CARAT_OK;
+    }
+    plan_release(*plan);
+    problem->most_workspace = run->workspace_bytes > 0 ? (int64_t)run->workspace_bytes : 1;
+    return plan_acquire(context, problem, plan);
+}
+
 /* Runs a plan that the caller holds on operands in the caller's own order. */
 static carat_status run_plan(const carat_plan *plan, const struct operands *given, const carat_run *run)
 {
@@ -64,6 +93,31 @@ static carat_status run_plan(const carat_plan *plan, const struct operands *give
 }
 
 /*
+ * Plans and runs a problem. Where the pool cannot grow it is planned again with less workspace, which the context
+ * remembers if it helps.
+ */
+static carat_status plan_and_run(carat_context *context, struct problem *problem,
+                                 const struct operands *given, const carat_run *run)
+{
+    for (;;) {
+        carat_plan *plan;
+        CARAT_TRY(plan_acquire_within(context, problem, run, &plan));
+        carat_status status = run_plan(plan, given, run);
+        bool is_short = status == CARAT_WORKSPACE_TOO_SMALL && !run->workspace;
+        bool again = is_short && can_do_with_less(&plan->plan);
+        if (again) {
+            problem->most_workspace = less_workspace(&plan->plan);
+        } else if (status == CARAT_OK && !run->workspace && problem->most_workspace > 0) {
+            atomic_store(&context->most_workspace, problem->most_workspace);
+        }
+        plan_release(plan);
+        if (!again) {
+            return is_short ? CARAT_OUT_OF_DEVICE_MEMORY : status;
+        }
+    }
+}
+
+/*
  * Runs a plan where A and B are. One that was made for other addresses gives way to another: where the
  * caller has brought workspace for the plan he knows, and this one needs more, it takes the pool's.
  */
@@ -72,7 +126,15 @@ static carat_status run_plan_here(carat_plan *plan, const struct operands *given
     CARAT_TRY(run_check(&run));
     struct problem here = problem_here(plan->context, &plan->plan.problem, given);
     if (problem_equal(&here, &plan->plan.problem)) {
-        return run_plan(plan, given, run);
+        carat_status status = run_plan(plan, given, run);
+        if (status != CARAT_WORKSPACE_TOO_SMALL || run->workspace) {
+            return status;
+        }
+        if (!can_do_with_less(&plan->plan)) {
+            return CARAT_OUT_OF_DEVICE_MEMORY;
+        }
+        here.most_workspace = less_workspace(&plan->plan);
+        return plan_and_run(plan->context, &here, given, run);
     }
     carat_plan *other;
     carat_run with = *run;
@@ -81,9 +143,8 @@ static carat_status run_plan_here(carat_plan *plan, const struct operands *given
         with.workspace_bytes < other->plan.workspace_bytes) {
         with.workspace = NULL;
     }
-    carat_status status = run_plan(other, given, &with);
     plan_release(other);
-    return status;
+    return plan_and_run(plan->context, &here, given, &with);
 }
 
 carat_status carat_gemm(carat_context *context, const carat_gemm_problem *problem, const void *alpha,
@@ -98,11 +159,8 @@ carat_status carat_gemm(carat_context *context, const carat_gemm_problem *proble
     CARAT_TRY(run_check(&run));
     struct operands given = {.alpha = alpha, .a = a, .b = b, .beta = beta, .c = c, .d = d};
     checked = problem_here(context, &checked, &given);
-    carat_plan *plan;
-    CARAT_TRY(plan_acquire(context, &checked, &plan));
-    carat_status status = run_plan(plan, &given, run);
-    plan_release(plan);
-    return status;
+    checked.most_workspace = run->workspace ? 0 : atomic_load(&context->most_workspace);
+    return plan_and_run(context, &checked, &given, run);
 }
 
 /* ---- Plans ---- */
@@ -118,17 +176,24 @@ carat_status carat_plan_create(carat_context *context, const carat_gemm_problem 
     }
     struct problem checked;
     CARAT_TRY(problem_check(problem, &checked));
-    carat_plan *acquired;
-    CARAT_TRY(plan_acquire(context, &checked, &acquired));
-    if (!problem_is_empty(&checked)) {
-        carat_status status = context->device->functions->prepare(context->device, &acquired->plan);
-        if (status != CARAT_OK) {
-            plan_release(acquired);
-            return status;
+    checked.most_workspace = atomic_load(&context->most_workspace);
+    for (;;) {
+        carat_plan *acquired;
+        CARAT_TRY(plan_acquire(context, &checked, &acquired));
+        carat_status status = problem_is_empty(&checked)
+                                  ? CARAT_OK
+                                  : context->device->functions->prepare(context->device, &acquired->plan);
+        if (status == CARAT_OK) {
+            *plan = acquired;
+            return CARAT_OK;
+        }
+        bool again = status == CARAT_WORKSPACE_TOO_SMALL && can_do_with_less(&acquired->plan);
+        checked.most_workspace = less_workspace(&acquired->plan);
+        plan_release(acquired);
+        if (!again) {
+            return status == CARAT_WORKSPACE_TOO_SMALL ? CARAT_OUT_OF_DEVICE_MEMORY : status;
         }
     }
-    *plan = acquired;
-    return CARAT_OK;
 }
 
 void carat_plan_destroy(carat_plan *plan) { plan_release(plan); }

@@ -15,6 +15,8 @@ _Static_assert(ELEMENT_E4M3 == (int)CARAT_E4M3, "words.h and carat_type must agr
 _Static_assert(ELEMENT_E5M2 == (int)CARAT_E5M2, "words.h and carat_type must agree");
 _Static_assert(ELEMENT_B_E4M3 == ELEMENT_E4M3 && ELEMENT_B_E5M2 == ELEMENT_E5M2, "the same words");
 _Static_assert(ACCURACY_FAST == (int)CARAT_ACCURACY_FAST, "words.h and carat_accuracy must agree");
+_Static_assert(ACCURACY_BEST == (int)CARAT_ACCURACY_BEST, "words.h and carat_accuracy must agree");
+_Static_assert(CONVERTS_F16 == ELEMENT_F16 && CONVERTS_F64 == ELEMENT_F64, "the same words");
 _Static_assert(ACTIVATION_RELU == (int)CARAT_ACTIVATION_RELU, "words.h and carat_activation must agree");
 _Static_assert(ACTIVATION_GELU_TANH == (int)CARAT_ACTIVATION_GELU_TANH, "the same numbers");
 _Static_assert(ACTIVATION_GELU_ERF == (int)CARAT_ACTIVATION_GELU_ERF, "the same numbers");

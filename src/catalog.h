@@ -19,9 +19,10 @@ struct kernel {
     int operation;      /* OPERATION_... */
     int element;        /* ELEMENT_... of A and B */
     int element_bytes;  /* transpose, pack and split: the size of an element */
-    int converts;       /* pack: 1 where 8-bit floats become f16 */
+    int converts;       /* pack: CONVERTS_..., what narrower floats become; 0: they stay what they are */
     int element_b;      /* of B where it is another than A's, else 0 */
-    int accuracy;       /* ACCURACY_FAST: only for who allows it; 0: for all */
+    int accuracy; /* ACCURACY_FAST: only for who allows it; ACCURACY_BEST: who asks for it; 0: all others */
+    int widened;  /* 1: f64 products also of narrower floats made f64; alpha, beta, C and D may then be f32 */
     int epilogue; /* 1: knows all of epilogue_arguments; 0: alpha and beta alone, C and D of its own type */
     int layout;   /* LAYOUT_... */
     int alignment; /* bytes: A and B (bases, columns, strides) must be multiples; 0 or the element's size: any */
@@ -39,8 +40,9 @@ struct kernel {
     int consumers;    /* warpgroups that multiply, beside one that copies */
     int swapped;      /* 1: the instruction's rows run along n, not along m */
     int planes;       /* matrices whose sum an operand is, one behind the other; 0: it is one itself */
-    int rescues;      /* 1: computes what rows with planes refuse, see verdict_arguments */
-    int stream;       /* 1: clusters may share tiles' steps evenly, see tensor_gemm_arguments */
+    int splits;  /* bf16 parts that the kernel makes of each f32 itself; 0: it multiplies what is there */
+    int rescues; /* 1: computes what rows with planes refuse, see verdict_arguments */
+    int stream;  /* 1: clusters may share tiles' steps evenly, see tensor_gemm_arguments */
     int early; /* 1: waits by itself for the kernels before it, so that it may be launched before they end */
     int rung;  /* of the ladder, 1 and up */
     int b_transposed; /* ladder rung 3: B's tile is stored transposed */

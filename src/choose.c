@@ -47,8 +47,14 @@
 /* The same to store a tile of short columns that the copy engine cannot store. */
 #define CARRY_CYCLES 5000.0
 #define SHORT_COLUMN 32
-/* And for each element of a tile of longer ones, which threads store one by one. */
-#define ODD_ELEMENT_CYCLES 0.35
+/*
+ * And for each element of a tile of longer ones, which threads store: of four bytes more than of two. So much of that
+ * the next tile's products hide, but never all.
+ */
+#define ODD_ELEMENT_CYCLES 0.55
+#define ODD_WIDE_ELEMENT_CYCLES 0.85
+#define HIDING_SHARE 0.75
+#define NEVER_HIDDEN 0.35
 /* The same of rows whose threads store their own sums. */
 #define STORE_ELEMENT_CYCLES 0.3
 /*
@@ -126,6 +132,9 @@
 #define DOTS_AHEAD 8
 #define DOTS_ACROSS_CYCLES 1200.0
 
+/* Below this k the unit's cut sums of bf16 parts may be off by more than a chain of roundings. */
+#define LEAST_SPLIT_K 32
+
 /* ---- What a row can do ---- */
 
 bool kernel_runs_on(const struct kernel *kernel, const struct device_traits *traits)
@@ -136,14 +145,25 @@ bool kernel_runs_on(const struct kernel *kernel, const struct device_traits *tra
     return kernel->image && has_instructions && has_memory;
 }
 
+/* Whether A and B are f64 that were narrower floats. */
+static bool is_widened(const struct problem *p) { return p->type_a == CARAT_F64 && p->type_cd != CARAT_F64; }
+
+/* Whether sums of three bf16 parts, which hold all bits of an f32, are what a problem asks for, or better. */
+static bool keeps_all_bits(const struct problem *p)
+{
+    return p->accuracy == CARAT_ACCURACY_STANDARD || p->accuracy == CARAT_ACCURACY_CLOSE;
+}
+
 static bool has_types(const struct kernel *kernel, const struct problem *p)
 {
     int element_b = kernel->element_b ? kernel->element_b : kernel->element;
     /* The tensor unit keeps sums of 8-bit floats in fewer than 24 bits. */
     bool cuts_sums = kernel->element == ELEMENT_E4M3 || kernel->element == ELEMENT_E5M2;
+    bool is_best = is_widened(p) ? kernel->widened != 0 : kernel->accuracy == ACCURACY_BEST;
     return kernel->element == (int)p->type_a && element_b == (int)p->type_b && kernel->planes == p->planes &&
-           !kernel->rescues && (kernel->accuracy != ACCURACY_FAST || p->accuracy == CARAT_ACCURACY_FAST) &&
-           !(cuts_sums && p->accuracy == CARAT_ACCURACY_STRICT);
+           !kernel->rescues && is_best == problem_wants_best(p) &&
+           (kernel->accuracy != ACCURACY_FAST || p->accuracy == CARAT_ACCURACY_FAST) &&
+           (kernel->splits == 0 || keeps_all_bits(p)) && !(cuts_sums && p->accuracy == CARAT_ACCURACY_STRICT);
 }
 
 static bool has_layout(const struct kernel *kernel, const struct problem *p)
@@ -175,7 +195,7 @@ static bool is_aligned(const struct kernel *kernel, const struct problem *p)
 static bool within_limits(const struct kernel *kernel, const struct problem *p)
 {
     if ((kernel->ld_limit > 0 && (p->lda > kernel->ld_limit || p->ldb > kernel->ld_limit)) ||
-        (kernel->k_limit > 0 && p->k > kernel->k_limit)) {
+        (kernel->k_limit > 0 && p->k > kernel->k_limit) || (kernel->splits > 0 && p->k < LEAST_SPLIT_K)) {
         return false;
     }
     int64_t most = MAP_BYTES / (int64_t)carat_type_size(p->type_a);
@@ -196,6 +216,11 @@ bool kernel_multiplies(const struct kernel *kernel, const struct device_traits *
 
 bool kernel_finishes(const struct kernel *kernel, const struct problem *p)
 {
+    if (problem_wants_best(p) && kernel->element == ELEMENT_F64 && p->type_a != CARAT_F64) {
+        /* A and B were widened. */
+        return p->type_cd == CARAT_F32 && !p->bias && p->activation == CARAT_ACTIVATION_NONE &&
+               !problem_takes_scales(p);
+    }
     /* Rows of f16, to which 8-bit floats may have been packed, store what products of f16 give. */
     bool has_result = kernel->element == (int)p->type_a || p->type_cd == CARAT_F16 || p->type_cd == CARAT_F32;
     return (kernel->epilogue && has_result) || problem_is_plain(p);
@@ -214,13 +239,13 @@ static const struct kernel *reduce_row(const struct device_traits *traits, carat
     return NULL;
 }
 
-/* The row that packs elements of a size, as they are or as f16; NULL where there is none. */
-static const struct kernel *pack_row(const struct device_traits *traits, size_t element_bytes, bool converts)
+/* The row that packs elements of a size as they are (0) or as another type; NULL where there is none. */
+static const struct kernel *pack_row(const struct device_traits *traits, size_t element_bytes, int converts)
 {
     for (int i = 0; i < carat_catalog_count; i++) {
         const struct kernel *kernel = &carat_catalog[i];
         if (kernel->operation == OPERATION_PACK && kernel->element_bytes == (int)element_bytes &&
-            (kernel->converts != 0) == converts && kernel_runs_on(kernel, traits)) {
+            kernel->converts == converts && kernel_runs_on(kernel, traits)) {
             return kernel;
         }
     }
@@ -272,16 +297,16 @@ static int64_t lay_out(int64_t length, int64_t count, int64_t size, int64_t batc
 
 /*
  * The product with A and B treated so, and where they lie in the workspace; false where they cannot be
- * treated so. as_f16 takes both from 8 bits to 16.
+ * treated so. Where `as` is a type both become that.
  */
 static bool treat(const struct device_traits *traits, const struct problem *p, enum treatment a,
-                  enum treatment b, bool as_f16, struct candidate *candidate)
+                  enum treatment b, int as, struct candidate *candidate)
 {
     struct problem *to = &candidate->product;
     *candidate = (struct candidate){.product = *p, .packs_a = a != AS_IT_IS, .packs_b = b != AS_IT_IS};
-    if (as_f16) {
-        to->type_a = CARAT_F16;
-        to->type_b = CARAT_F16;
+    if (as != ELEMENT_NONE) {
+        to->type_a = (carat_type)as;
+        to->type_b = (carat_type)as;
     }
     if (a == AS_IT_IS && b == AS_IT_IS) {
         return true;
@@ -289,7 +314,7 @@ static bool treat(const struct device_traits *traits, const struct problem *p, e
     int64_t size = (int64_t)carat_type_size(to->type_a);
     to->trans_a = a == TURNED || p->trans_a;
     to->trans_b = b != TURNED && p->trans_b;
-    candidate->pack = pack_row(traits, carat_type_size(p->type_a), as_f16);
+    candidate->pack = pack_row(traits, carat_type_size(p->type_a), as);
     double bytes = ((a != AS_IT_IS ? (double)p->m : 0) + (b != AS_IT_IS ? (double)p->n : 0) + PACKED_UNIT) *
                    ((double)p->k + PACKED_UNIT) * (double)p->batch * (double)size;
     if (!candidate->pack || bytes > 0x1p60) {
@@ -319,25 +344,48 @@ static bool treat(const struct device_traits *traits, const struct problem *p, e
            to->ldb * size / PACK_BYTES < MOST_BLOCKS;
 }
 
-/* ---- What is multiplied: sums of bf16 planes ---- */
+/* ---- What is multiplied: sums of planes ---- */
 
-#define PLANES 3
-#define LEAST_SPLIT_K 32 /* below, the unit's cut sums may be off by more than a chain of roundings */
+#define PLANES_OF_BF16 3
+#define PLANES_OF_F16 2
+/*
+ * For shorter k the unit's cut sums may be off by more than a chain of roundings: of bf16 planes in the worst case, of f16
+ * ones on average (tests/test_dial.c).
+ */
+#define LEAST_CLOSE_K 96
+/* Products from this many multiply-adds on have two launches behind them that most leave at once, for who needs them. */
+#define LEAST_SAFE_WORK 0x1p33
 /* Parts of D that a product may leave alone, see verdict_arguments: the lowest tiles' rows, and columns. */
 #define LEAST_SPOILED_ROWS 32
 #define SPOILED_COLUMNS 16
+#define BLOCK_SIDE 64 /* see kernels/common/blocks.h */
+/* Sides of panels are multiples of this, and no less than that, where D does not fit at once. */
+#define PANEL_UNIT 384
+#define LEAST_PANEL 1536
+/* Wider tiles of planes do not compensate their sums for long k: see COMPENSATES in kernels/gemm/wgmma.cu. */
+#define WIDEST_COMPENSATED 64
+#define USUAL_TILE 128
 
 int64_t split_blocks(const struct kernel *kernel, const struct device_traits *traits)
 {
     return (int64_t)traits->multiprocessors * (kernel->min_blocks > 0 ? kernel->min_blocks : 1);
 }
 
-/* The first row that runs on the device, splits f32 or rescues what cannot be split. */
-static const struct kernel *row_of(const struct device_traits *traits, int operation, bool rescues)
+int64_t split_slices(int64_t k) { return k < BLOCK_SIDE ? 1 : k / BLOCK_SIDE; }
+
+int64_t split_words(struct extent operand, int64_t k, bool along_k)
+{
+    int64_t blocks = ceiling(along_k ? operand.columns : operand.rows, BLOCK_SIDE);
+    return split_slices(k) * blocks * (operand.stride == 0 ? 1 : operand.batch);
+}
+
+/* The first row that runs on the device, splits f32 into so many planes or rescues what cannot be split. */
+static const struct kernel *row_of(const struct device_traits *traits, int operation, int planes,
+                                   bool rescues)
 {
     for (int i = 0; i < carat_catalog_count; i++) {
         const struct kernel *kernel = &carat_catalog[i];
-        if (kernel->operation == operation && (kernel->rescues != 0) == rescues &&
+        if (kernel->operation == operation && kernel->planes == planes && (kernel->rescues != 0) == rescues &&
             kernel_runs_on(kernel, traits)) {
             return kernel;
         }
@@ -346,50 +394,170 @@ static const struct kernel *row_of(const struct device_traits *traits, int opera
 }
 
 /* Lays one operand out as planes, each as if it were a matrix of its own. */
-static int64_t lay_out_planes(int64_t length, int64_t count, int64_t batch, int64_t *ld, int64_t *stride)
+static int64_t lay_out_planes(int planes, int64_t length, int64_t count, int64_t batch, int64_t *ld,
+                              int64_t *stride)
 {
     bool shared = *stride == 0 || batch == 1;
     *ld = round_up(length, PACKED_UNIT / 2);
-    *stride = shared ? 0 : PLANES * *ld * count;
-    return round_up(*ld * count * PLANES * (shared ? 1 : batch) * 2, WORKSPACE_UNIT);
+    *stride = shared ? 0 : planes * *ld * count;
+    return round_up(*ld * count * planes * (shared ? 1 : batch) * 2, WORKSPACE_UNIT);
+}
+
+/* The product of planes, and where B's begin; returns how many bytes all of them take. */
+static int64_t lay_out_product(const struct problem *p, int planes, struct problem *to, int64_t *b_at)
+{
+    *to = *p;
+    to->type_a = to->type_b = planes == PLANES_OF_F16 ? CARAT_F16 : CARAT_BF16;
+    to->planes = planes;
+    to->align_a = to->align_b = MAP_ALIGNMENT;
+    *b_at = lay_out_planes(planes, p->trans_a ? p->k : p->m, p->trans_a ? p->m : p->k, p->batch, &to->lda,
+                           &to->stride_a);
+    return *b_at + lay_out_planes(planes, p->trans_b ? p->n : p->k, p->trans_b ? p->k : p->n, p->batch,
+                                  &to->ldb, &to->stride_b);
+}
+
+/* So many words behind what else is in the workspace; returns where. */
+static int64_t add_words(struct candidate *candidate, int64_t words)
+{
+    int64_t at = candidate->packed_bytes;
+    candidate->packed_bytes += round_up(words * (int64_t)sizeof(uint32_t), WORKSPACE_UNIT);
+    return at;
+}
+
+/* Whether a problem's accuracy is had from so many planes of f32. */
+static bool wants_planes(const struct problem *p, int planes)
+{
+    if (p->type_a != CARAT_F32) {
+        return false;
+    }
+    return planes == PLANES_OF_F16 ? p->accuracy == CARAT_ACCURACY_CLOSE && p->k >= LEAST_CLOSE_K
+                                   : keeps_all_bits(p) && p->k >= LEAST_SPLIT_K;
 }
 
 /*
- * The product of f32 with A and B as sums of bf16 planes, which hold all of their bits; false where that is not
- * wanted, or has no rows. (A row that rescues knows alpha and beta alone.)
+ * Places planes and words one behind the other, for panels of so many rows and columns of D; false where there are too
+ * many. The words of what is left of D come last: there are more of them where K is in parts.
  */
-static bool split(const struct device_traits *traits, const struct problem *p, struct candidate *candidate)
+static bool place_planes(const struct device_traits *traits, const struct problem *p, int64_t m, int64_t n,
+                         struct candidate *candidate)
 {
-    struct problem *to = &candidate->product;
+    struct problem panel = *p;
+    panel.m = m;
+    panel.n = n;
+    int planes = candidate->pack->planes;
+    candidate->packed_bytes = lay_out_product(&panel, planes, &candidate->product, &candidate->packed_b_at);
+    candidate->planes.b = candidate->packed_b_at;
+    int64_t words = split_blocks(candidate->pack, traits);
+    if (planes == PLANES_OF_F16) {
+        words = split_words(problem_extent_a(&panel), p->k, p->trans_a) +
+                split_words(problem_extent_b(&panel), p->k, !p->trans_b);
+    }
+    int64_t spoiled = ceiling(m, LEAST_SPOILED_ROWS) * ceiling(n, SPOILED_COLUMNS) * p->batch;
+    if (candidate->safe_split) {
+        /* They stand where those of f16 were: nobody needs these any more. */
+        int64_t safe_bytes =
+            lay_out_product(&panel, PLANES_OF_BF16, &candidate->safe_product, &candidate->safe_planes.b);
+        candidate->packed_bytes = candidate->packed_bytes > safe_bytes ? candidate->packed_bytes : safe_bytes;
+        candidate->safe_planes.verdicts = add_words(candidate, split_blocks(candidate->safe_split, traits));
+        candidate->safe_planes.spoiled = add_words(candidate, spoiled);
+    }
+    candidate->planes.verdicts = add_words(candidate, words);
+    candidate->left_at = add_words(candidate, 1);
+    candidate->planes.spoiled = add_words(candidate, spoiled);
+    candidate->panels_m = ceiling(p->m, m);
+    candidate->panels_n = ceiling(p->n, n);
+    return words <= MOST_BLOCKS;
+}
+
+/* Makes room for what is left of each part of K. */
+static void place_parts(struct candidate *candidate, int parts)
+{
+    const struct problem *to = &candidate->product;
+    candidate->packed_bytes = candidate->planes.spoiled;
+    add_words(candidate,
+              ceiling(to->m, LEAST_SPOILED_ROWS) * ceiling(to->n, SPOILED_COLUMNS) * to->batch * parts);
+}
+
+/* The side of a panel where there are `count` of them. */
+static int64_t panel_side(int64_t length, int64_t count)
+{
+    int64_t side = round_up(ceiling(length, count), PANEL_UNIT);
+    return side < length ? side : length;
+}
+
+/*
+ * Cuts D into panels whose planes fit, as few as can be: along n, so that A need not be split often, and along m as well
+ * where A's planes would leave no room. All steps are of one panel. False where panels would be too small.
+ */
+static bool cut_into_panels(const struct device_traits *traits, const struct problem *p, int64_t most,
+                            struct candidate *candidate)
+{
+    int64_t m = p->m;
+    int64_t n = p->n;
+    bool fits = place_planes(traits, p, m, n, candidate);
+    for (int64_t count = 2;
+         (!fits || candidate->packed_b_at > most / 2) && m > LEAST_PANEL && candidate->packed_bytes > most;
+         count++) {
+        m = panel_side(p->m, count);
+        fits = place_planes(traits, p, m, n, candidate);
+    }
+    for (int64_t count = 2; (!fits || candidate->packed_bytes > most) && n > LEAST_PANEL; count++) {
+        n = panel_side(p->n, count);
+        fits = place_planes(traits, p, m, n, candidate);
+    }
+    return fits && candidate->packed_bytes <= most;
+}
+
+/*
+ * The product of f32 with A and B as sums of planes: three of bf16 hold all of their bits, two of f16 22 of them. In panels
+ * where workspace has to be no more than `most`. False where that is not wanted, or has no rows.
+ */
+static bool split(const struct device_traits *traits, const struct problem *p, int planes, int64_t most,
+                  struct candidate *candidate)
+{
     *candidate = (struct candidate){.product = *p, .packs_a = true, .packs_b = true};
-    candidate->pack = row_of(traits, OPERATION_SPLIT, false);
-    candidate->rescue = row_of(traits, OPERATION_GEMM, true);
+    candidate->pack = row_of(traits, OPERATION_SPLIT, planes, false);
+    candidate->rescue = row_of(traits, OPERATION_GEMM, 0, true);
     double bytes = ((double)p->m + (double)p->n + 2 * PACKED_UNIT) * ((double)p->k + PACKED_UNIT) *
-                   (double)p->batch * 2 * PLANES;
-    if (p->type_a != CARAT_F32 || p->accuracy != CARAT_ACCURACY_STANDARD || p->k < LEAST_SPLIT_K ||
-        !problem_is_plain(p) || !candidate->pack || !candidate->rescue || bytes > 0x1p60) {
+                   (double)p->batch * 2 * PLANES_OF_BF16;
+    double spoiled = ((double)p->m / LEAST_SPOILED_ROWS + 1) * ((double)p->n / SPOILED_COLUMNS + 1);
+    if (!wants_planes(p, planes) || !candidate->pack || !candidate->rescue || bytes > 0x1p60 ||
+        spoiled * (double)p->batch > 0x1p50) {
         return false;
     }
-    to->type_a = to->type_b = CARAT_BF16;
-    to->planes = PLANES;
-    to->align_a = to->align_b = MAP_ALIGNMENT;
-    candidate->packed_bytes =
-        lay_out_planes(p->trans_a ? p->k : p->m, p->trans_a ? p->m : p->k, p->batch, &to->lda, &to->stride_a);
-    candidate->packed_b_at = candidate->packed_bytes;
-    candidate->packed_bytes +=
-        lay_out_planes(p->trans_b ? p->n : p->k, p->trans_b ? p->k : p->n, p->batch, &to->ldb, &to->stride_b);
-    candidate->verdicts_at = candidate->packed_bytes;
-    candidate->packed_bytes +=
-        round_up(split_blocks(candidate->pack, traits) * (int64_t)sizeof(uint32_t), WORKSPACE_UNIT);
-    candidate->spoiled_at = candidate->packed_bytes;
-    double parts = (double)ceiling(p->m, LEAST_SPOILED_ROWS) * (double)ceiling(p->n, SPOILED_COLUMNS);
-    if (parts * (double)p->batch > 0x1p50) {
-        return false;
-    }
-    candidate->packed_bytes +=
-        round_up((int64_t)parts * p->batch * (int64_t)sizeof(uint32_t), WORKSPACE_UNIT);
+    double work = (double)p->m * (double)p->n * (double)p->k * (double)p->batch;
+    bool wants_safe = planes == PLANES_OF_F16 && work >= LEAST_SAFE_WORK;
+    candidate->safe_split = wants_safe ? row_of(traits, OPERATION_SPLIT, PLANES_OF_BF16, false) : NULL;
     int64_t tiles;
-    return count_blocks(candidate->rescue, p, 1, &tiles);
+    return cut_into_panels(traits, p, most, candidate) &&
+           count_blocks(candidate->rescue, &candidate->product, 1, &tiles);
+}
+
+/* Whether D is computed in panels, one after the other. */
+static bool has_panels(const struct candidate *candidate)
+{
+    return candidate->panels_m > 1 || candidate->panels_n > 1;
+}
+
+bool keeps_planes_of_a(const struct problem *product) { return product->planes == PLANES_OF_BF16; }
+
+/*
+ * The row of three planes that goes behind one of two, in tiles of the same height, so that both mean the same parts of
+ * D; NULL where there is none, or none is wanted.
+ */
+static const struct kernel *safe_row(const struct device_traits *traits, const struct candidate *candidate,
+                                     const struct kernel *behind)
+{
+    int64_t blocks;
+    for (int i = 0; candidate->safe_split && i < carat_catalog_count; i++) {
+        const struct kernel *kernel = &carat_catalog[i];
+        if (kernel->operation == OPERATION_GEMM && kernel->tile_m == behind->tile_m &&
+            kernel_multiplies(kernel, traits, &candidate->safe_product) &&
+            count_blocks(kernel, &candidate->safe_product, 1, &blocks)) {
+            return kernel;
+        }
+    }
+    return NULL;
 }
 
 /* ---- What it costs to pack ---- */
@@ -410,13 +578,17 @@ static double pack_factor(const struct device_traits *traits, const struct kerne
     return traits->tuning ? tuning_factor(traits->tuning, pack, turned, point, NULL) : 1;
 }
 
-/* A split, and the launch behind the product that finds nothing to rescue. */
+/* The splits of all panels, and the launches behind their products that find nothing to do. */
 static double splitting_cycles(const struct device_traits *traits, const struct candidate *candidate)
 {
     const struct problem *to = &candidate->product;
-    double elements = extent_elements(problem_extent_a(to)) + extent_elements(problem_extent_b(to));
-    double bytes = elements * (4 + 2 * PLANES);
-    return 2 * KERNEL_CYCLES + bytes / (MEMORY_RATE * traits->multiprocessors);
+    double panels = (double)candidate->panels_m * (double)candidate->panels_n;
+    double times_a = keeps_planes_of_a(to) ? (double)candidate->panels_m : panels;
+    double elements =
+        times_a * extent_elements(problem_extent_a(to)) + panels * extent_elements(problem_extent_b(to));
+    double bytes = elements * (4 + 2 * to->planes);
+    return panels * (candidate->safe ? 4 : 2) * KERNEL_CYCLES +
+           bytes / (MEMORY_RATE * traits->multiprocessors);
 }
 
 /* A launch of its own. */
@@ -444,7 +616,8 @@ static double packing_cycles(const struct device_traits *traits, const struct pr
 /* Whether a row is for one thin operand: then RATE is of what reading the other one could reach. */
 static bool is_thin(const struct kernel *kernel)
 {
-    return !kernel->tensor_maps && kernel->warp_m > 0 && (kernel->tile_m <= 16 || kernel->tile_n <= 16);
+    return !kernel->tensor_maps && kernel->warp_m > 0 && kernel->splits == 0 &&
+           (kernel->tile_m <= 16 || kernel->tile_n <= 16);
 }
 
 /* Whether a row is for short k, from memory to D with nothing between: it multiplies no k that is not there. */
@@ -456,10 +629,10 @@ static bool is_dots(const struct kernel *kernel) { return is_thin(kernel) && ker
 /* Whether a row's products run on the tensor unit, by instructions of one warp. */
 static bool multiplies_by_warp(const struct kernel *kernel)
 {
-    bool tensor_type = kernel->element == ELEMENT_F16 || kernel->element == ELEMENT_BF16 ||
-                       kernel->element == ELEMENT_S8 || kernel->element == ELEMENT_E4M3 ||
-                       kernel->element == ELEMENT_E5M2 ||
-                       (kernel->element == ELEMENT_F32 && kernel->accuracy == ACCURACY_FAST);
+    bool tensor_type =
+        kernel->element == ELEMENT_F16 || kernel->element == ELEMENT_BF16 || kernel->element == ELEMENT_S8 ||
+        kernel->element == ELEMENT_E4M3 || kernel->element == ELEMENT_E5M2 ||
+        (kernel->element == ELEMENT_F32 && (kernel->accuracy == ACCURACY_FAST || kernel->splits > 0));
     return !kernel->tensor_maps && tensor_type && kernel->warp_m > 0 && !is_dots(kernel);
 }
 
@@ -482,10 +655,16 @@ static double load_cycles(const struct kernel *kernel, const struct problem *p)
 double kernel_unit_rate(const struct kernel *kernel)
 {
     if (kernel->tensor_maps || multiplies_by_warp(kernel)) {
-        /* Of three planes each the six largest products are summed, of two the three largest. */
-        double products = kernel->planes > 0 ? kernel->planes * (kernel->planes + 1) / 2.0 : 1;
-        double rate = 4096.0 / products / (double)carat_type_size((carat_type)kernel->element);
+        /* Of three parts each the six largest products are summed, of two the three largest. */
+        int parts = kernel->planes > 0 ? kernel->planes : kernel->splits;
+        double products = parts > 0 ? parts * (parts + 1) / 2.0 : 1;
+        carat_type multiplied = kernel->splits > 0 ? CARAT_BF16 : (carat_type)kernel->element;
+        double rate = 4096.0 / products / (double)carat_type_size(multiplied);
         return kernel->tensor_maps ? rate : rate * OF_ONE_WARP;
+    }
+    if (kernel->accuracy == ACCURACY_BEST) {
+        /* Sums are f64; of f64 each multiply-add is ten operations. */
+        return kernel->element == ELEMENT_F64 ? 6.4 : 64;
     }
     switch (kernel->element) {
     case ELEMENT_F64:
@@ -598,11 +777,13 @@ static double hand_over_cycles(const struct device_traits *traits, const struct 
  * Where the copy engine cannot store D's columns: short ones a warp stores one after the other, of long ones each
  * element by itself.
  */
-static double carry_cycles(const struct kernel *kernel, const struct problem *p)
+static double carry_cycles(const struct kernel *kernel, const struct problem *p, double multiply)
 {
-    bool by_engine = (p->ldd | p->stride_d) * (int64_t)carat_type_size(p->type_cd) % MAP_ALIGNMENT == 0;
-    double all = ODD_ELEMENT_CYCLES * kernel->tile_m * kernel->tile_n;
-    return by_engine ? 0 : p->m < SHORT_COLUMN ? CARRY_CYCLES : all;
+    int64_t size = (int64_t)carat_type_size(p->type_cd);
+    bool by_engine = (p->ldd | p->stride_d) * size % MAP_ALIGNMENT == 0;
+    double all = (size == 4 ? ODD_WIDE_ELEMENT_CYCLES : ODD_ELEMENT_CYCLES) * kernel->tile_m * kernel->tile_n;
+    double seen = fmax(NEVER_HIDDEN * all, all - HIDING_SHARE * multiply);
+    return by_engine ? 0 : p->m < SHORT_COLUMN ? CARRY_CYCLES : seen;
 }
 
 /* Whether columns of A and B begin at multiples of 16 bytes. */
@@ -675,7 +856,9 @@ static double product_cycles(const struct device_traits *traits, const struct ca
     double multiply = (double)kernel->tile_m * kernel->tile_n * k / (kernel_unit_rate(kernel) * rate * busy);
     double fetch = fetch_cycles(kernel, p) * k;
     double wait = fetches_late(kernel) ? k / kernel->tile_k * load_cycles(kernel, p) / resident : 0;
-    if (fetches_late(kernel) && !lies_in_place(p)) {
+    bool fits =
+        kernel->splits > 0 ? lies_in_place(p) && lies_aligned(p) : !fetches_late(kernel) || lies_in_place(p);
+    if (!fits) {
         wait = fmax(wait, ODD_FETCH_CYCLES * (kernel->tile_m + kernel->tile_n) * k);
     }
     if (is_thin(kernel)) {
@@ -688,7 +871,7 @@ static double product_cycles(const struct device_traits *traits, const struct ca
     double pieces = candidate->stream_tiles > 0 ? ceil(mine) + 1 : mine;
     double between =
         kernel->tensor_maps
-            ? BLOCK_CYCLES + (pieces - 1) * TILE_CYCLES + pieces * carry_cycles(kernel, p)
+            ? BLOCK_CYCLES + (pieces - 1) * TILE_CYCLES + pieces * carry_cycles(kernel, p, multiply)
             : ceil(mine / fit) * BLOCK_CYCLES + mine * STORE_ELEMENT_CYCLES * kernel->tile_m * kernel->tile_n;
     return mine * fmax(fmax(multiply, fetch), wait) + between;
 }
@@ -700,13 +883,12 @@ static double memory_cycles(const struct device_traits *traits, double bytes)
 }
 
 /* Cycles of the product's own kernel. */
-static double multiply_cycles(const struct device_traits *traits, const struct problem *p,
-                              const struct candidate *candidate)
+static double multiply_cycles(const struct device_traits *traits, const struct candidate *candidate)
 {
     const struct problem *to = &candidate->product;
     double inputs = (extent_elements(problem_extent_a(to)) + extent_elements(problem_extent_b(to))) *
                     (double)carat_type_size(to->type_a);
-    double results = extent_elements(problem_extent_d(p)) * (double)carat_type_size(p->type_cd);
+    double results = extent_elements(problem_extent_d(to)) * (double)carat_type_size(to->type_cd);
     if (is_thin(candidate->kernel)) {
         /* Of the thin operand each block has a piece, which is not read as well: where it is long, twice. */
         struct extent thin = candidate->kernel->swapped ? problem_extent_a(to) : problem_extent_b(to);
@@ -735,11 +917,20 @@ struct search {
     const struct kernel *only;   /* this row; NULL: any */
     const struct kernel *reduce; /* NULL where sums cannot be finished by another kernel */
     bool always_pack;            /* both A and B */
-    bool limited;                /* to MOST_WORKSPACE */
+    bool forced;                 /* that row has been asked for by name */
+    bool limited;                /* to so much workspace as most_workspace() says */
     struct candidate best;       /* kernel NULL: none so far */
     plan_visitor *visitor;       /* is shown every candidate; NULL: nobody */
     void *context;
+    const struct ways_near *near; /* what was measured near of the row at hand; NULL: nothing */
 };
+
+/* What a way may take of workspace. */
+static int64_t most_workspace(const struct search *search)
+{
+    int64_t asked = search->problem->most_workspace;
+    return !search->limited ? INT64_MAX - 1 : asked > 0 && asked < MOST_WORKSPACE ? asked : MOST_WORKSPACE;
+}
 
 /* ---- What was measured ---- */
 
@@ -747,10 +938,12 @@ struct search {
 static double used_share(int64_t length, int tile) { return fmin(1, (double)length / tile); }
 
 #define THIN_K_STEP 128
+#define MOST_SAMPLED_WORK 0x1p33
+#define MOST_SAMPLED_BYTES 0x1p24
 
 bool kernel_is_narrow(const struct kernel *kernel)
 {
-    return !is_direct(kernel) && (kernel->tile_m <= 16 || kernel->tile_n <= 16);
+    return !is_direct(kernel) && kernel->splits == 0 && (kernel->tile_m <= 16 || kernel->tile_n <= 16);
 }
 
 int kernel_k_step(const struct kernel *kernel)
@@ -832,12 +1025,73 @@ static double idle_factor(const struct candidate *candidate)
     return across < cluster ? cluster / (double)across : 1;
 }
 
+/* ---- What was measured of whole ways ---- */
+
+/* What a way does to one operand, see plan_marks(). */
+static char mark_of(const struct problem *p, const struct candidate *way, bool packs, bool turned)
+{
+    carat_type to = way->product.type_a;
+    char converted = to == CARAT_F16 ? 'h' : 'd';
+    return !packs ? '-' : way->rescue ? 's' : to != p->type_a ? converted : turned ? 't' : 'p';
+}
+
+void plan_marks(const struct problem *problem, const struct candidate *way, char marks[2])
+{
+    const struct problem *to = &way->product;
+    marks[0] = mark_of(problem, way, way->packs_a, to->trans_a != problem->trans_a);
+    marks[1] = mark_of(problem, way, way->packs_b, to->trans_b != problem->trans_b);
+}
+
+/* Whether columns that are so far apart, in a matrix that begins at a multiple of so many bytes, begin anywhere. */
+static bool begins_anywhere(carat_type type, int64_t ld, int64_t stride, int64_t align)
+{
+    return ((ld | stride) * (int64_t)carat_type_size(type) | align) % MAP_ALIGNMENT != 0;
+}
+
+/* Where the ways that treat A and B so lie among those that were measured. */
+static struct way_place place_of(const struct problem *p, const struct candidate *treated)
+{
+    struct way_place place = {
+        .at = {log2f((float)p->m), log2f((float)p->n), log2f((float)(p->k > 0 ? p->k : 1)),
+               log2f((float)p->batch)},
+        .traits = (p->trans_a ? WAY_TRANS_A : 0) | (p->trans_b ? WAY_TRANS_B : 0) |
+                  (begins_anywhere(p->type_a, p->lda, p->stride_a, p->align_a) ? WAY_OFF_A : 0) |
+                  (begins_anywhere(p->type_b, p->ldb, p->stride_b, p->align_b) ? WAY_OFF_B : 0) |
+                  (begins_anywhere(p->type_cd, p->ldd, p->stride_d, 0) ? WAY_OFF_D : 0)};
+    plan_marks(p, treated, place.packs);
+    return place;
+}
+
+/*
+ * Whether a problem is of the size of those of which whole ways are measured, by its multiply-adds and the bytes of its
+ * operands and results. Of larger ones the grids know more, whose points they are nearer to.
+ */
+static bool is_like_samples(const struct problem *p)
+{
+    double elements_d = (double)p->m * (double)p->n * (double)p->batch;
+    double bytes = (extent_elements(problem_extent_a(p)) + extent_elements(problem_extent_b(p))) *
+                       (double)carat_type_size(p->type_a) +
+                   elements_d * (double)carat_type_size(p->type_cd);
+    return elements_d * (double)p->k < MOST_SAMPLED_WORK && bytes < MOST_SAMPLED_BYTES;
+}
+
+/* How much longer than foreseen such ways took. */
+static double way_factor(const struct search *search, struct candidate *candidate)
+{
+    if (!search->near) {
+        return 1;
+    }
+    double factor = ways_factor(search->near, candidate->parts, candidate->stream_tiles > 0);
+    candidate->corrected = candidate->corrected || factor != 1;
+    return factor;
+}
+
 /* Of all steps. */
 static double candidate_cycles(const struct search *search, struct candidate *candidate)
 {
     const struct device_traits *traits = search->traits;
     const struct problem *p = search->problem;
-    double cycles = multiply_cycles(traits, p, candidate);
+    double cycles = multiply_cycles(traits, candidate);
     if (traits->tuning) {
         cycles = corrected_multiply(traits, candidate, cycles);
     }
@@ -851,9 +1105,12 @@ static double candidate_cycles(const struct search *search, struct candidate *ca
         cycles += traits->tuning ? corrected_reduce(search, candidate, reduce) : reduce;
     }
     if (candidate->rescue) {
-        return cycles + splitting_cycles(traits, candidate);
+        double panels = (double)candidate->panels_m * (double)candidate->panels_n;
+        cycles = panels * cycles + splitting_cycles(traits, candidate);
+    } else if (candidate->pack) {
+        cycles += packing_cycles(traits, p, candidate);
     }
-    return candidate->pack ? cycles + packing_cycles(traits, p, candidate) : cycles;
+    return cycles * way_factor(search, candidate);
 }
 
 /* ---- The best of all ---- */
@@ -866,6 +1123,27 @@ static int64_t partial_bytes(const struct problem *p, int parts)
     return bytes > 0x1p60 ? INT64_MAX : round_up(p->m * p->n * p->batch * parts * size, WORKSPACE_UNIT);
 }
 
+static bool fits_workspace(const struct search *search, const struct candidate *candidate)
+{
+    return candidate->partial_bytes <= most_workspace(search) - candidate->packed_bytes;
+}
+
+/*
+ * Whether sums of parts would be longer chains of roundings than other libraries' are: those sum long k in several chains
+ * where tiles of a usual size are too few for the device.
+ */
+static bool sums_too_long(const struct search *search, const struct candidate *candidate)
+{
+    const struct kernel *kernel = candidate->kernel;
+    const struct problem *to = &candidate->product;
+    bool compensates = kernel->planes > 0 && kernel->tile_m <= WIDEST_COMPENSATED;
+    bool multiplies_parts = kernel->planes > 0 || kernel->splits > 0;
+    double tiles =
+        (double)ceiling(to->m, USUAL_TILE) * (double)ceiling(to->n, USUAL_TILE) * (double)to->batch;
+    return multiplies_parts && !compensates && !search->forced && to->k >= LEAST_LONG_K &&
+           tiles < search->traits->multiprocessors;
+}
+
 /*
  * Completes a candidate with a row and at most the given parts, all of them with work; false where it is
  * no choice.
@@ -876,6 +1154,7 @@ static bool complete(const struct search *search, const struct kernel *kernel, i
     const struct problem *p = search->problem;
     int64_t k = candidate->product.k > 0 ? candidate->product.k : 1;
     candidate->kernel = kernel;
+    candidate->safe = safe_row(search->traits, candidate, kernel);
     if (__builtin_mul_overflow(ceiling(ceiling(k, parts), kernel->tile_k), (int64_t)kernel->tile_k,
                                &candidate->k_per_part)) {
         return false;
@@ -883,11 +1162,16 @@ static bool complete(const struct search *search, const struct kernel *kernel, i
     candidate->parts = parts;
     candidate->bare = parts > 1 || !kernel_finishes(kernel, p);
     candidate->partial_bytes = candidate->bare ? partial_bytes(p, parts) : 0;
-    int64_t most = parts > 1 ? MOST_PARTIALS : search->limited ? MOST_WORKSPACE : INT64_MAX - 1;
-    /* Partial sums would be finished before it is known whether they count. */
-    bool too_early = candidate->bare && candidate->rescue;
-    if (ceiling(k, candidate->k_per_part) != parts || (candidate->bare && !search->reduce) || too_early ||
-        candidate->partial_bytes > most ||
+    if (candidate->rescue) {
+        place_parts(candidate, parts);
+    }
+    /* Of two planes partial sums would be finished before it is known whether they count. */
+    bool too_early = candidate->bare && candidate->product.planes == PLANES_OF_F16;
+    /* Compensated sums are rounded once, in the end. */
+    bool too_often = parts > 1 && kernel->accuracy == ACCURACY_BEST && kernel->element == ELEMENT_F64;
+    if (too_often || too_early || ceiling(k, candidate->k_per_part) != parts ||
+        (candidate->bare && (!search->reduce || has_panels(candidate))) || sums_too_long(search, candidate) ||
+        (parts > 1 && candidate->partial_bytes > MOST_PARTIALS) || !fits_workspace(search, candidate) ||
         !count_blocks(kernel, &candidate->product, parts, &candidate->blocks)) {
         return false;
     }
@@ -925,7 +1209,7 @@ static bool share_tiles(const struct search *search, struct candidate *candidate
                                             clusters * blocks_of_cluster(kernel) * tile_sum_bytes(kernel),
                                         WORKSPACE_UNIT);
     candidate->cycles = candidate_cycles(search, candidate);
-    return candidate->partial_bytes <= MOST_PARTIALS;
+    return candidate->partial_bytes <= MOST_PARTIALS && fits_workspace(search, candidate);
 }
 
 static void consider(struct search *search, const struct candidate *candidate)
@@ -941,14 +1225,22 @@ static void consider(struct search *search, const struct candidate *candidate)
 /* Looks at all rows that multiply the candidate's product, at all numbers of parts, and at shared tiles. */
 static void search_rows(struct search *search, const struct candidate *treated)
 {
-    if (search->limited && treated->packed_bytes > MOST_WORKSPACE) {
+    if (treated->packed_bytes > most_workspace(search)) {
         return;
     }
+    bool learns = search->traits->tuning && is_like_samples(search->problem);
+    const struct ways *ways = learns ? tuning_ways(search->traits->tuning) : NULL;
+    const struct way_place place = place_of(search->problem, treated);
+    struct ways_near near;
     for (int i = 0; i < carat_catalog_count; i++) {
         const struct kernel *kernel = &carat_catalog[i];
         if ((search->only && kernel != search->only) || kernel->operation != OPERATION_GEMM ||
             !kernel_multiplies(kernel, search->traits, &treated->product)) {
             continue;
+        }
+        if (ways) {
+            ways_look_up(ways, kernel, &place, &near);
+            search->near = &near;
         }
         /* Every number of parts as long as one more makes a difference, then in growing steps. */
         for (int parts = 1; parts <= MOST_PARTS; parts += 1 + parts / 32) {
@@ -962,6 +1254,7 @@ static void search_rows(struct search *search, const struct candidate *treated)
             }
         }
     }
+    search->near = NULL;
 }
 
 /* Whether some row multiplies these types, and wants both operands along k. */
@@ -977,20 +1270,21 @@ static bool wants_operands_along_k(const struct search *search)
     return false;
 }
 
-/* Looks at A and B in every treatment. */
-static void search_treatments(struct search *search, bool as_f16)
+/* Looks at A and B in every treatment; those that become another type are packed. */
+static void search_treatments(struct search *search, int as)
 {
     const struct problem *p = search->problem;
-    bool turns = !as_f16 && wants_operands_along_k(search);
-    for (int a = as_f16 || search->always_pack ? PACKED : AS_IT_IS;
+    bool converts = as != ELEMENT_NONE;
+    bool turns = !converts && wants_operands_along_k(search);
+    for (int a = converts || search->always_pack ? PACKED : AS_IT_IS;
          a <= (turns && !p->trans_a ? TURNED : PACKED); a++) {
-        for (int b = as_f16 || search->always_pack ? PACKED : AS_IT_IS;
+        for (int b = converts || search->always_pack ? PACKED : AS_IT_IS;
              b <= (turns && p->trans_b ? TURNED : PACKED); b++) {
             /* What is turned runs along k; so must the other. */
             bool both_along_k = (p->trans_a || a == TURNED) && (!p->trans_b || b == TURNED);
             struct candidate treated;
             if ((both_along_k || (a != TURNED && b != TURNED)) &&
-                treat(search->traits, p, (enum treatment)a, (enum treatment)b, as_f16, &treated)) {
+                treat(search->traits, p, (enum treatment)a, (enum treatment)b, as, &treated)) {
                 search_rows(search, &treated);
             }
         }
@@ -1005,17 +1299,22 @@ static void search_all(struct search *search)
     if (p->k == 0) {
         /* Nothing is read, so whatever A and B are will do. */
         struct candidate treated;
-        treat(search->traits, p, AS_IT_IS, AS_IT_IS, narrow, &treated);
+        treat(search->traits, p, AS_IT_IS, AS_IT_IS, narrow ? ELEMENT_F16 : ELEMENT_NONE, &treated);
         search_rows(search, &treated);
         return;
     }
-    search_treatments(search, false);
+    search_treatments(search, ELEMENT_NONE);
     if (narrow) {
-        search_treatments(search, true);
+        search_treatments(search, ELEMENT_F16);
     }
-    struct candidate parts;
-    if (!search->always_pack && split(search->traits, p, &parts)) {
-        search_rows(search, &parts);
+    if (problem_wants_best(p) && p->type_a != CARAT_F64) {
+        search_treatments(search, ELEMENT_F64);
+    }
+    for (int planes = PLANES_OF_F16; planes <= PLANES_OF_BF16 && !search->always_pack; planes++) {
+        struct candidate parts;
+        if (split(search->traits, p, planes, most_workspace(search), &parts)) {
+            search_rows(search, &parts);
+        }
     }
 }
 
@@ -1040,12 +1339,15 @@ static void search_best(struct search *search)
 /* ---- Saying it ---- */
 
 /* What is done to an operand, in words; empty where nothing is. */
-static const char *treatment_words(bool packs, bool turned, bool converted)
+static const char *treatment_words(bool packs, bool turned, int converts)
 {
     if (!packs) {
         return "";
     }
-    return converted ? " as f16" : turned ? " along k" : "";
+    return converts == CONVERTS_F64   ? " as f64"
+           : converts == CONVERTS_F16 ? " as f16"
+           : turned                   ? " along k"
+                                      : "";
 }
 
 static void explain(const struct search *search, struct plan *plan)
@@ -1057,22 +1359,37 @@ static void explain(const struct search *search, struct plan *plan)
     double slots = (double)search->traits->multiprocessors * most_resident(kernel);
     double ideal = (double)p->m * (double)p->n * (double)p->k * (double)p->batch /
                    (kernel_unit_rate(kernel) * search->traits->multiprocessors);
-    bool converted = to->type_a != p->type_a;
-    char packed[160] = "";
+    char packed[300] = "";
     char sums[200] = "";
-    if (best->pack && best->rescue) {
+    char panels[80] = "";
+    if (has_panels(best)) {
+        snprintf(panels, sizeof(panels), " in %" PRId64 " panels of %" PRId64 "x%" PRId64 " of D",
+                 best->panels_m * best->panels_n, to->m, to->n);
+    }
+    if (best->pack && best->rescue && to->planes == PLANES_OF_F16) {
         snprintf(packed, sizeof(packed),
-                 "; A and B split into %d bf16 planes by %s, which %s multiplies itself where they cannot be",
-                 to->planes, best->pack->name, best->rescue->name);
+                 "; A and B split into %d f16 planes by %s%s; tiles for which that will not do: %s%s%s",
+                 to->planes, best->pack->name, panels, best->safe ? best->safe->name : "",
+                 best->safe ? ", then " : "", best->rescue->name);
+    } else if (best->pack && best->rescue) {
+        snprintf(
+            packed, sizeof(packed),
+            "; A and B split into %d bf16 planes by %s%s, which %s multiplies itself where they cannot be",
+            to->planes, best->pack->name, panels, best->rescue->name);
     } else if (best->pack) {
         /* The caller's A may be the canonical B. */
-        const char *words_a = treatment_words(best->packs_a, to->trans_a != p->trans_a, converted);
-        const char *words_b = treatment_words(best->packs_b, to->trans_b != p->trans_b, converted);
+        const char *words_a = treatment_words(best->packs_a, to->trans_a != p->trans_a, best->pack->converts);
+        const char *words_b = treatment_words(best->packs_b, to->trans_b != p->trans_b, best->pack->converts);
         const char *name_a = p->swapped ? "B" : "A";
         const char *name_b = p->swapped ? "A" : "B";
         bool both = best->packs_a && best->packs_b;
         snprintf(packed, sizeof(packed), "; %s%s%s%s%s packed first by %s", best->packs_a ? name_a : "",
                  words_a, both ? " and " : "", best->packs_b ? name_b : "", words_b, best->pack->name);
+    }
+    if (kernel->splits > 0) {
+        size_t length = strlen(packed);
+        snprintf(packed + length, sizeof(packed) - length,
+                 "; A and B split into %d bf16 parts in its registers", kernel->splits);
     }
     if (search->reduce && best->parts > 1) {
         int64_t tiles = best->blocks / best->parts;
@@ -1139,8 +1456,10 @@ static carat_status settle(const struct search *search, struct plan *plan)
     plan->packs_a = best->packs_a;
     plan->packs_b = best->packs_b;
     plan->packed_b_at = (size_t)best->packed_b_at;
-    plan->verdicts_at = (size_t)best->verdicts_at;
-    plan->spoiled_at = (size_t)best->spoiled_at;
+    plan->safe_product = best->safe_product;
+    plan->planes = best->planes;
+    plan->safe_planes = best->safe_planes;
+    plan->left_at = (size_t)best->left_at;
     plan->partials_at = (size_t)best->packed_bytes;
     plan->workspace_bytes = (size_t)(best->packed_bytes + best->partial_bytes);
     plan->parts = best->parts;
@@ -1150,11 +1469,15 @@ static carat_status settle(const struct search *search, struct plan *plan)
         plan->steps[plan->step_count++] = (struct step){best->rescue ? STEP_SPLIT : STEP_PACK, best->pack};
     }
     plan->steps[plan->step_count++] = (struct step){STEP_MULTIPLY, best->kernel};
-    if (best->bare) {
-        plan->steps[plan->step_count++] = (struct step){STEP_REDUCE, search->reduce};
+    if (best->safe) {
+        plan->steps[plan->step_count++] = (struct step){STEP_SPLIT_SAFE, best->safe_split};
+        plan->steps[plan->step_count++] = (struct step){STEP_SAFE, best->safe};
     }
     if (best->rescue) {
         plan->steps[plan->step_count++] = (struct step){STEP_RESCUE, best->rescue};
+    }
+    if (best->bare) {
+        plan->steps[plan->step_count++] = (struct step){STEP_REDUCE, search->reduce};
     }
     explain(search, plan);
     return CARAT_OK;
@@ -1163,6 +1486,28 @@ static carat_status settle(const struct search *search, struct plan *plan)
 static struct plan plan_to_be(const struct problem *p)
 {
     return (struct plan){.problem = *p, .product = *p, .parts = 1, .k_per_part = p->k};
+}
+
+bool plan_has_panels(const struct plan *plan)
+{
+    return plan->product.m < plan->problem.m || plan->product.n < plan->problem.n;
+}
+
+void plan_panel(const struct plan *plan, int64_t row, int64_t column, struct plan *panel)
+{
+    const struct problem *whole = &plan->problem;
+    *panel = *plan;
+    panel->problem.m = whole->m - row < plan->product.m ? whole->m - row : plan->product.m;
+    panel->problem.n = whole->n - column < plan->product.n ? whole->n - column : plan->product.n;
+    if (panel->problem.m < plan->product.m || panel->problem.n < plan->product.n) {
+        panel->stream_tiles = 0; /* those were counted in a whole panel */
+    }
+    /* Planes of a smaller panel are less, and stand where those of a whole one do. */
+    int64_t b_at;
+    lay_out_product(&panel->problem, plan->product.planes, &panel->product, &b_at);
+    if (plan_has(plan, STEP_SAFE)) {
+        lay_out_product(&panel->problem, plan->safe_product.planes, &panel->safe_product, &b_at);
+    }
 }
 
 bool plan_has(const struct plan *plan, enum step_kind kind)
@@ -1208,6 +1553,7 @@ carat_status plan_choose_row(const struct device_traits *traits, const struct pr
 {
     struct search search = search_of(traits, problem);
     search.only = kernel;
+    search.forced = true;
     search_best(&search);
     *plan = plan_to_be(problem);
     if (!search.best.kernel) {
@@ -1247,7 +1593,71 @@ bool plan_as_it_is(const struct device_traits *traits, const struct problem *pro
 {
     struct search search = {.traits = traits, .problem = problem, .limited = true}; /* it is not reduced */
     return kernel->operation == OPERATION_GEMM && kernel_multiplies(kernel, traits, problem) &&
-           treat(traits, problem, AS_IT_IS, AS_IT_IS, false, way) && complete(&search, kernel, 1, way);
+           treat(traits, problem, AS_IT_IS, AS_IT_IS, ELEMENT_NONE, way) && complete(&search, kernel, 1, way);
+}
+
+/* ---- Ways by the lines of a table ---- */
+
+/* The problem as the letters of a whole way say; planes are those that the way's row multiplies. */
+static bool treat_as_marked(const struct device_traits *traits, const struct problem *p, const char marks[2],
+                            int planes, struct candidate *candidate)
+{
+    enum treatment treatments[2];
+    if (marks[0] == 's' && marks[1] == 's') {
+        return split(traits, p, planes, MOST_WORKSPACE, candidate);
+    }
+    for (int i = 0; i < 2; i++) {
+        treatments[i] = marks[i] == '-' ? AS_IT_IS : marks[i] == 't' ? TURNED : PACKED;
+    }
+    int as = marks[0] == 'h' ? ELEMENT_F16 : marks[0] == 'd' ? ELEMENT_F64 : ELEMENT_NONE;
+    return treat(traits, p, treatments[0], treatments[1], as, candidate);
+}
+
+void way_finder_begin(struct way_finder *finder, const struct device_traits *traits,
+                      const struct problem *problem)
+{
+    finder->traits = traits;
+    finder->problem = problem;
+    finder->reduce = search_of(traits, problem).reduce;
+    finder->count = 0;
+}
+
+const struct way_place *way_find(struct way_finder *finder, const struct tuning_line *line,
+                                 struct candidate *way)
+{
+    enum { ROOM = sizeof(finder->treatments) / sizeof(finder->treatments[0]) };
+    int planes = line->kernel ? line->kernel->planes : 0;
+    int i = finder->count < ROOM ? finder->count - 1 : ROOM - 1;
+    while (i >= 0 && (memcmp(finder->treatments[i].packs, line->packs, sizeof(line->packs)) != 0 ||
+                      finder->treatments[i].planes != planes)) {
+        i--;
+    }
+    if (i < 0) {
+        i = finder->count++ % ROOM;
+        struct candidate *treated = &finder->treatments[i].treated;
+        struct way_place *place = &finder->treatments[i].place;
+        memcpy(finder->treatments[i].packs, line->packs, sizeof(line->packs));
+        finder->treatments[i].planes = planes;
+        bool possible = treat_as_marked(finder->traits, finder->problem, line->packs, planes, treated);
+        if (possible) {
+            *place = place_of(finder->problem, treated);
+            /* What does not say the same as the letters is no way. */
+            possible = memcmp(place->packs, line->packs, sizeof(place->packs)) == 0;
+        }
+        finder->treatments[i].possible = possible;
+    }
+    *way = finder->treatments[i].treated;
+    /* It was measured, whatever would be chosen now. */
+    const struct search search = {.traits = finder->traits,
+                                  .problem = finder->problem,
+                                  .reduce = finder->reduce,
+                                  .limited = true,
+                                  .forced = true};
+    bool found = finder->treatments[i].possible && line->kernel &&
+                 kernel_multiplies(line->kernel, finder->traits, &way->product) &&
+                 complete(&search, line->kernel, line->parts, way) &&
+                 (!line->shares || share_tiles(&search, way));
+    return found ? &finder->treatments[i].place : NULL;
 }
 
 /* A pack of so many columns of a length. */
@@ -1257,7 +1667,8 @@ static double pack_cycles(const struct device_traits *traits, const struct tunin
     struct extent to = {.rows = line->sizes[0],
                         .columns = line->sizes[1],
                         .batch = 1,
-                        .element_bytes = (size_t)pack->element_bytes * (pack->converts ? 2 : 1)};
+                        .element_bytes = pack->converts ? carat_type_size((carat_type)pack->converts)
+                                                        : (size_t)pack->element_bytes};
     double bytes = packed_traffic(to, (size_t)pack->element_bytes, line->turned);
     return KERNEL_CYCLES + memory_cycles(traits, bytes);
 }
@@ -1283,7 +1694,7 @@ bool plan_predict(const struct device_traits *traits, const struct tuning_line *
             !plan_as_it_is(traits, &problem, kernel, &way)) {
             return false;
         }
-        *cycles = multiply_cycles(traits, &problem, &way) + LAUNCH_CYCLES;
+        *cycles = multiply_cycles(traits, &way) + LAUNCH_CYCLES;
         *point = product_point(traits, &way, variant);
     }
     return kernel_runs_on(kernel, traits);

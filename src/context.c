@@ -178,6 +178,17 @@ carat_status carat_stream_destroy(carat_context *context, void *stream)
     return stream ? context->device->functions->stream_destroy(context->device, stream) : CARAT_OK;
 }
 
+carat_status carat_count_safe(carat_context *context, uint64_t *elements)
+{
+    if (!context) {
+        return no_context();
+    }
+    if (!elements) {
+        return fail(CARAT_INVALID_ARGUMENT, "elements is NULL");
+    }
+    return context->device->functions->count_safe(context->device, elements);
+}
+
 carat_status carat_synchronize(carat_context *context, void *stream)
 {
     if (!context) {

@@ -42,8 +42,14 @@ struct device_functions {
     carat_status (*stream_destroy)(struct device *device, void *stream);
     carat_status (*synchronize)(struct device *device, void *stream);
 
-    /* Makes ready what running the plan needs: kernels loaded, the default stream's pool grown. */
+    /*
+     * Makes ready what running the plan needs: kernels loaded, the default stream's pool grown. Both this and gemm
+     * return CARAT_WORKSPACE_TOO_SMALL where the pool cannot grow, and have begun nothing then.
+     */
     carat_status (*prepare)(struct device *device, const struct plan *plan);
+
+    /* How many elements products of close accuracy have computed on the safe path, as far as streams are done. */
+    carat_status (*count_safe)(struct device *device, uint64_t *elements);
 
     /* Runs a plan on non-empty operands, wherever they are. run is never NULL. */
     carat_status (*gemm)(struct device *device, const struct plan *plan, const struct operands *operands,

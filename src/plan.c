@@ -50,7 +50,7 @@ void plan_release(carat_plan *plan)
 
 /* The numbers that make one problem differ from another, in one row. */
 struct key {
-    int64_t values[15];
+    int64_t values[16];
 };
 
 #define KEY_LENGTH ((int)(sizeof(((struct key *)0)->values) / sizeof(int64_t)))
@@ -66,7 +66,7 @@ static struct key problem_key(const struct problem *problem)
                        (int64_t)problem->activation << 8 | problem->bias << 1 | problem->bias_along_n;
     struct key key = {{kinds, problem->m, problem->n, problem->k, problem->lda, problem->ldb, problem->ldc,
                        problem->ldd, problem->batch, problem->stride_a, problem->stride_b, problem->stride_c,
-                       problem->stride_d, epilogue, problem->stride_bias}};
+                       problem->stride_d, epilogue, problem->stride_bias, problem->most_workspace}};
     return key;
 }
 

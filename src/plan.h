@@ -11,10 +11,12 @@
 enum step_kind {
     STEP_BLAS,     /* the CPU device's multiplication, whole */
     STEP_PACK,     /* copies A, B or both into workspace, as the product's kernel wants them */
-    STEP_SPLIT,    /* writes A and B into workspace as sums of bf16 planes, and says whether they can be */
+    STEP_SPLIT,    /* writes A and B into workspace as sums of planes, and says whether they can be */
     STEP_MULTIPLY, /* a product kernel */
     STEP_REDUCE,   /* adds the parts of K, and finishes the sums */
-    STEP_RESCUE    /* computes the problem from A and B themselves, where they could not be split */
+    STEP_SPLIT_SAFE, /* where a product of two planes has left anything: writes A and B as three, which hold more */
+    STEP_SAFE,       /* computes what it has left from those */
+    STEP_RESCUE /* computes what products have left alone from A and B themselves: they could not be split */
 };
 
 struct step {
@@ -22,23 +24,33 @@ struct step {
     const struct kernel *kernel;
 };
 
+/* Where in the workspace, in bytes, operands as planes stand, and what goes with them: see verdict_arguments. */
+struct planes_places {
+    int64_t b;        /* B's; A's are at the beginning */
+    int64_t verdicts; /* what the blocks of a split say of A and B */
+    int64_t spoiled;  /* which parts of D the product has left alone */
+};
+
 struct plan {
     struct problem problem;
-    struct problem product; /* what the product's kernel sees: the problem, or its packed operands */
-    struct step steps[4];
+    struct problem
+        product; /* what the product's kernel sees: the problem, or its packed operands; of one panel */
+    struct problem safe_product; /* what that of STEP_SAFE sees */
+    struct step steps[6];
     int step_count;
     int parts;          /* of K */
     int64_t k_per_part; /* a multiple of the kernel's TILE_K */
     bool packs_a;       /* or splits, to the workspace's beginning; its layout and type are the product's */
     bool packs_b;
     size_t packed_b_at; /* where in the workspace, in bytes */
-    size_t verdicts_at; /* what the blocks of a split say of A and B */
-    size_t spoiled_at;  /* which parts of D the product has left alone, see verdict_arguments */
+    struct planes_places planes;
+    struct planes_places safe_planes;
+    size_t left_at;     /* whether a product of two planes has left anything: a word */
     size_t partials_at; /* or, with stream_tiles, what clusters hand to each other: the flags first */
     int64_t
         stream_tiles; /* of the product's kernel, see tensor_gemm_arguments; 0: every cluster has its own */
     size_t workspace_bytes;
-    char explanation[500];
+    char explanation[640];
 };
 
 /* What a planner must know of a device. */
@@ -51,8 +63,27 @@ struct device_traits {
     const struct tuning_table *tuning; /* measured corrections; NULL: none */
 };
 
+/* Whether A's planes outlast a panel: those of two make room for the safe product's. */
+bool keeps_planes_of_a(const struct problem *product);
+
 /* Whether the plan has a step of that kind. */
 bool plan_has(const struct plan *plan, enum step_kind kind);
+
+/*
+ * From here on of k, sums of products of bf16 planes are as good as f32 arithmetic's whatever the range of the operands;
+ * and from here on they are compensated where others sum k in several chains, which costs a third of the speed.
+ */
+#define LEAST_K_OF_FAR_APART 1024
+#define LEAST_LONG_K 4096
+
+/*
+ * Where planes of all of A and B would take too much workspace, D is computed in panels: all steps for product.m x
+ * product.n of it at a time, along n first, and A is split once for all that stand side by side.
+ */
+bool plan_has_panels(const struct plan *plan);
+
+/* The plan of the panel that begins at that row and column; at the lower and the right edge it may be smaller. */
+void plan_panel(const struct plan *plan, int64_t row, int64_t column, struct plan *panel);
 
 /* Chooses the steps (choose.c). Fails only with CARAT_UNSUPPORTED. */
 carat_status plan_choose(const struct device_traits *traits, const struct problem *problem,
@@ -80,7 +111,11 @@ struct candidate {
     const struct kernel *kernel;
     const struct kernel *pack;   /* or split; NULL: A and B are multiplied where they lie */
     const struct kernel *rescue; /* of what cannot be split; NULL: nothing is split */
-    struct problem product;      /* as in struct plan, and so on */
+    const struct kernel
+        *safe_split; /* into three planes, where two do not do; NULL: the rescue alone goes behind */
+    const struct kernel *safe;
+    struct problem product; /* as in struct plan, and so on */
+    struct problem safe_product;
     bool packs_a;
     bool packs_b;
     bool bare; /* the sums go to workspace, and a reduce row finishes them */
@@ -88,9 +123,12 @@ struct candidate {
     int64_t k_per_part;
     int64_t blocks;       /* tiles of all parts and problems */
     int64_t stream_tiles; /* the first so many tiles of clusters are shared evenly by all; 0: none */
+    int64_t panels_m;     /* with rescue: of D, product.m x product.n each */
+    int64_t panels_n;
     int64_t packed_b_at;
-    int64_t verdicts_at;
-    int64_t spoiled_at;
+    struct planes_places planes;
+    struct planes_places safe_planes;
+    int64_t left_at;
     int64_t packed_bytes;  /* with the verdicts and what is spoiled */
     int64_t partial_bytes; /* bare sums, or what clusters hand to each other */
     double cycles;         /* of the whole, by the model */
@@ -124,6 +162,33 @@ bool plan_as_it_is(const struct device_traits *traits, const struct problem *pro
                    const struct kernel *kernel, struct candidate *way);
 
 /*
+ * What a way does to A and B, a letter for each: '-' nothing, 'p' packs it, 't' packs it so that it runs along k,
+ * 'h' packs it as f16, 'd' as f64, 's' splits it.
+ */
+void plan_marks(const struct problem *problem, const struct candidate *way, char marks[2]);
+
+/* Finds the ways of one problem by the lines of a tuning table; what several of them share is looked up once. */
+struct way_finder {
+    const struct device_traits *traits;
+    const struct problem *problem;
+    const struct kernel *reduce;
+    int count; /* of what was done to A and B so far; the oldest gives way */
+    struct {
+        char packs[2];
+        bool possible;
+        int planes;
+        struct candidate treated;
+        struct way_place place;
+    } treatments[4];
+};
+void way_finder_begin(struct way_finder *finder, const struct device_traits *traits,
+                      const struct problem *problem);
+
+/* The way that a line measured; where it lies, or NULL where this build has no such way. */
+const struct way_place *way_find(struct way_finder *finder, const struct tuning_line *line,
+                                 struct candidate *way);
+
+/*
  * The cycles that the model foresees for what a line of a tuning table measured, and the place of that on the
  * row's grids; false where the row does not do it on this device.
  */
@@ -155,8 +220,12 @@ int64_t kernel_clusters(const struct kernel *kernel, const struct device_traits 
  */
 int64_t kernel_flag_bytes(const struct kernel *kernel, const struct device_traits *traits);
 
-/* The most blocks that a split is launched with: as many as the device holds. */
+/* The most blocks that a split into three planes is launched with: as many as the device holds. */
 int64_t split_blocks(const struct kernel *kernel, const struct device_traits *traits);
+
+/* Slices of k, and blocks of an operand, that two planes are scaled by: see kernels/common/blocks.h. */
+int64_t split_slices(int64_t k);
+int64_t split_words(struct extent operand, int64_t k, bool along_k);
 
 /* Multiply-adds a cycle and multiprocessor of the unit that a row's products run on. */
 double kernel_unit_rate(const struct kernel *kernel);

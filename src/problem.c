@@ -17,7 +17,14 @@ carat_type problem_scalar_type(const struct problem *p) { return carat_scalar_ty
 
 carat_type problem_sum_type(const struct problem *p)
 {
-    return p->type_a == CARAT_S8 ? CARAT_S32 : carat_scalar_type(p->type_cd);
+    return p->type_a == CARAT_S8   ? CARAT_S32
+           : problem_wants_best(p) ? CARAT_F64
+                                   : carat_scalar_type(p->type_cd);
+}
+
+bool problem_wants_best(const struct problem *p)
+{
+    return p->accuracy == CARAT_ACCURACY_BEST && p->type_a != CARAT_S8 && p->type_a != CARAT_S32;
 }
 
 bool problem_takes_scales(const struct problem *p)
@@ -311,7 +318,7 @@ static carat_status words_check(const carat_gemm_problem *p)
     CARAT_TRY(choice_check("type_a", (int)p->type_a, CARAT_F32, CARAT_E5M2, "carat_type"));
     CARAT_TRY(choice_check("type_b", (int)p->type_b, CARAT_F32, CARAT_E5M2, "carat_type"));
     CARAT_TRY(choice_check("type_cd", (int)p->type_cd, CARAT_F32, CARAT_E5M2, "carat_type"));
-    CARAT_TRY(choice_check("accuracy", (int)p->accuracy, CARAT_ACCURACY_STANDARD, CARAT_ACCURACY_FAST,
+    CARAT_TRY(choice_check("accuracy", (int)p->accuracy, CARAT_ACCURACY_STANDARD, CARAT_ACCURACY_CLOSE,
                            "carat_accuracy"));
     CARAT_TRY(choice_check("bias", (int)p->bias, CARAT_BIAS_NONE, CARAT_BIAS_PER_COLUMN, "carat_bias"));
     if (p->bias != CARAT_BIAS_NONE) {

@@ -37,13 +37,14 @@ struct problem {
     /* A and B begin at multiples of so many bytes: MOST_ALIGNMENT until a call says less. */
     int align_a;
     int align_b;
-    int planes; /* bf16 matrices whose sum A is, and B, each behind the one before; 0: they are what they are */
+    int planes; /* 16-bit matrices whose sum A is, and B, each behind the one before; 0: they are what they are */
     carat_accuracy accuracy;
     bool bias;
     bool bias_along_n; /* a number a column of the canonical D; else a number a row */
     carat_type type_bias;
     int64_t stride_bias;
     carat_activation activation;
+    int64_t most_workspace; /* bytes that a plan may take, where it can do with that; 0: what is best */
 };
 
 /* The pointers of one call, in the problem's order (swapped where the problem is). */
@@ -84,8 +85,11 @@ void problem_note_addresses(struct problem *problem, const void *a, const void *
 /* The type of alpha, beta and of the epilogue's arithmetic. */
 carat_type problem_scalar_type(const struct problem *problem);
 
-/* The type in which the products are summed: s32 for s8 and s32, f64 for f64, else f32. */
+/* The type in which the products are summed: s32 for s8 and s32, f64 for f64 and in best accuracy, else f32. */
 carat_type problem_sum_type(const struct problem *problem);
+
+/* Whether the best accuracy was asked for, of floats: integers are exact in any. */
+bool problem_wants_best(const struct problem *problem);
 
 /* Whether scales may be given with a call. */
 bool problem_takes_scales(const struct problem *problem);

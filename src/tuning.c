@@ -27,11 +27,12 @@ static const char *const layouts[4] = {"NN", "NT", "TN", "TT"};
 
 enum { ROW_SLOTS = 512 };
 
-/* The line that is being read, for messages; and the rows found so far, for many lines are of one row. */
+/* The line that is being read, for messages, and what lines before it said; many lines are of one row. */
 struct reading {
     const char *name;
     int line;
     const struct kernel *rows[ROW_SLOTS];
+    struct tuning_line shape; /* of the whole ways that follow; of no size before the first */
 };
 
 /* Fails, with file and line before the words. */
@@ -142,12 +143,17 @@ static const struct line_kind {
 };
 enum { KINDS = sizeof(kinds) / sizeof(kinds[0]) };
 
-/* Of the line's first word; NULL where it is of the head. */
+static bool begins_with(const char *line, const char *word)
+{
+    size_t length = strlen(word);
+    return strncmp(line, word, length) == 0 && (!line[length] || is_blank(line[length]));
+}
+
+/* Of the line's first word; NULL where it is of the head, or of whole ways. */
 static const struct line_kind *kind_of(const char *line)
 {
     for (int i = 0; i < KINDS; i++) {
-        size_t length = strlen(kinds[i].word);
-        if (strncmp(kinds[i].word, line, length) == 0 && (!line[length] || is_blank(line[length]))) {
+        if (begins_with(line, kinds[i].word)) {
             return &kinds[i];
         }
     }
@@ -213,18 +219,104 @@ static carat_status read_line(struct reading *reading, const struct line_kind *k
     return CARAT_OK;
 }
 
+static const char *const accuracy_endings[] = {[CARAT_ACCURACY_STANDARD] = "",
+                                               [CARAT_ACCURACY_STRICT] = "-strict",
+                                               [CARAT_ACCURACY_FAST] = "-fast",
+                                               [CARAT_ACCURACY_BEST] = "-best",
+                                               [CARAT_ACCURACY_CLOSE] = "-close"};
+enum { ACCURACIES = sizeof(accuracy_endings) / sizeof(accuracy_endings[0]) };
+
+/* A type and an accuracy in one word, as shape files have them. */
+static bool read_type(const char *word, carat_type *type, carat_accuracy *accuracy)
+{
+    word = strcmp(word, "tf32") == 0 ? "f32-fast" : word;
+    size_t length = strcspn(word, "-");
+    for (int i = CARAT_F32; i <= CARAT_E5M2; i++) {
+        const char *name = carat_type_name((carat_type)i);
+        if (strlen(name) != length || strncmp(name, word, length) != 0) {
+            continue;
+        }
+        for (int j = 0; j < ACCURACIES; j++) {
+            if (strcmp(word + length, accuracy_endings[j]) == 0) {
+                *type = (carat_type)i;
+                *accuracy = (carat_accuracy)j;
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+static carat_status read_shape(struct reading *reading, char *text)
+{
+    char *words[MOST_WORDS] = {NULL};
+    int count = cut(text, words);
+    struct tuning_line *shape = &reading->shape;
+    *shape = (struct tuning_line){.operation = OPERATION_GEMM, .whole = true, .batch = 1};
+    if (count != 6 && count != 7) {
+        return refuse(reading, "a shape has 6 or 7 words, but this line has %d", count);
+    }
+    if (!read_type(words[1], &shape->type, &shape->accuracy)) {
+        return refuse(reading, "'%.60s' is no type", words[1]);
+    }
+    if (!read_variant(words[2], shape)) {
+        return refuse(reading, "'%.60s' is neither NN, NT, TN nor TT", words[2]);
+    }
+    int64_t *const sizes[] = {&shape->sizes[0], &shape->sizes[1], &shape->sizes[2], &shape->batch};
+    for (int i = 3; i < count; i++) {
+        if (!read_size(words[i], sizes[i - 3]) || *sizes[i - 3] > INT32_MAX) {
+            return refuse(reading, "'%.60s' is no size of a shape", words[i]);
+        }
+    }
+    return CARAT_OK;
+}
+
+static carat_status read_way(struct reading *reading, char *text, struct tuning_line *line)
+{
+    enum { EXPECTED = 5 };
+    char *words[MOST_WORDS] = {NULL};
+    int count = cut(text, words);
+    int64_t parts = 1;
+    *line = reading->shape;
+    if (!line->whole) {
+        return refuse(reading, "a way before any line 'shape'");
+    }
+    if (count != EXPECTED) {
+        return refuse(reading, "a way has %d words, but this line has %d", EXPECTED, count);
+    }
+    line->kernel = find_row(reading, words[1]);
+    if (line->kernel && line->kernel->operation != OPERATION_GEMM) {
+        return refuse(reading, "%.60s is no row for a product", words[1]);
+    }
+    if (strlen(words[2]) != sizeof(line->packs)) {
+        return refuse(reading, "'%.60s' is no letter for each of A and B", words[2]);
+    }
+    memcpy(line->packs, words[2], sizeof(line->packs));
+    line->shares = strcmp(words[3], "shared") == 0;
+    if (!line->shares && (!read_size(words[3], &parts) || parts > INT32_MAX)) {
+        return refuse(reading, "'%.60s' is neither a number of parts nor 'shared'", words[3]);
+    }
+    line->parts = (int)parts;
+    return read_real(words[4], &line->microseconds) ? CARAT_OK
+                                                    : refuse(reading, "'%.60s' is no time", words[4]);
+}
+
 static carat_status read_any(struct reading *reading, char *text, tuning_reader *take, void *context,
                              struct tuning_head *head)
 {
     const struct line_kind *kind = kind_of(text);
-    if (!kind) {
+    bool is_way = begins_with(text, "way");
+    if (begins_with(text, "shape")) {
+        return read_shape(reading, text);
+    }
+    if (!kind && !is_way) {
         return read_head(reading, text, head);
     }
     if (!head->device[0] || head->clock == 0) {
         return refuse(reading, "a time before the lines 'device' and 'clock'");
     }
     struct tuning_line line;
-    CARAT_TRY(read_line(reading, kind, text, &line));
+    CARAT_TRY(is_way ? read_way(reading, text, &line) : read_line(reading, kind, text, &line));
     return take(context, head, &line);
 }
 
@@ -303,9 +395,32 @@ int tuning_head_text(const struct tuning_head *head, char *text, size_t size)
                     head->library, head->clock);
 }
 
+int tuning_shape_text(const struct tuning_line *line, char *text, size_t size)
+{
+    char batch[24] = "";
+    if (line->batch != 1) {
+        snprintf(batch, sizeof(batch), " %" PRId64, line->batch);
+    }
+    return snprintf(text, size, "shape %s%s %s %" PRId64 " %" PRId64 " %" PRId64 "%s\n",
+                    carat_type_name(line->type), accuracy_endings[line->accuracy],
+                    layouts[line->trans_a * 2 + line->trans_b], line->sizes[0], line->sizes[1],
+                    line->sizes[2], batch);
+}
+
+static int way_text(const struct tuning_line *line, char *text, size_t size)
+{
+    char parts[24];
+    snprintf(parts, sizeof(parts), "%d", line->parts);
+    return snprintf(text, size, "way %s %.2s %s %.3f\n", line->kernel->name, line->packs,
+                    line->shares ? "shared" : parts, line->microseconds);
+}
+
 int tuning_line_text(const struct tuning_line *line, char *text, size_t size)
 {
     const char *name = line->kernel->name;
+    if (line->whole) {
+        return way_text(line, text, size);
+    }
     if (line->operation == OPERATION_GEMM) {
         return snprintf(text, size, "product %s %s %" PRId64 " %" PRId64 " %" PRId64 " %.3f\n", name,
                         layouts[line->trans_a * 2 + line->trans_b], line->sizes[0], line->sizes[1],
@@ -330,10 +445,27 @@ carat_gemm_problem tuning_problem(const struct kernel *kernel, bool trans_a, boo
     if (kernel->element_b) {
         problem.type_b = (carat_type)kernel->element_b;
     }
-    if (kernel->accuracy == ACCURACY_FAST) {
-        problem.accuracy = CARAT_ACCURACY_FAST;
-    } else if (kernel->element == ELEMENT_F32) {
+    if (kernel->accuracy != 0) {
+        problem.accuracy = (carat_accuracy)kernel->accuracy;
+    } else if (kernel->element == ELEMENT_F32 && kernel->splits == 0) {
         problem.accuracy = CARAT_ACCURACY_STRICT; /* standard may have other ways, which are not the row's */
+    }
+    return problem;
+}
+
+carat_gemm_problem tuning_whole_problem(const struct tuning_line *line)
+{
+    carat_gemm_problem problem =
+        carat_gemm_describe(line->type, line->sizes[0], line->sizes[1], line->sizes[2]);
+    problem.order = CARAT_COLUMN_MAJOR;
+    problem.op_a = line->trans_a ? CARAT_TRANSPOSE : CARAT_NO_TRANSPOSE;
+    problem.op_b = line->trans_b ? CARAT_TRANSPOSE : CARAT_NO_TRANSPOSE;
+    problem.accuracy = line->accuracy;
+    problem.batch = line->batch;
+    if (line->batch > 1) {
+        problem.stride_a = line->sizes[0] * line->sizes[2];
+        problem.stride_b = line->sizes[2] * line->sizes[1];
+        problem.stride_c = problem.stride_d = line->sizes[0] * line->sizes[1];
     }
     return problem;
 }
@@ -371,7 +503,10 @@ struct slot {
 struct tuning_table {
     struct device_traits traits; /* without a table */
     bool is_empty;
-    struct slot *slots; /* TUNING_VARIANTS a row of the catalogue */
+    struct slot *slots;        /* TUNING_VARIANTS a row of the catalogue */
+    struct tuning_line *whole; /* the lines of whole ways, until the grids are done */
+    int whole_count;
+    struct ways *ways; /* what they say then; NULL: nothing */
 };
 
 static int index_of(const int knots[3])
@@ -545,8 +680,26 @@ void tuning_close(struct tuning_table *table)
             free(table->slots[i].grid);
         }
         free(table->slots);
+        free(table->whole);
+        ways_close(table->ways);
     }
     free(table);
+}
+
+/* Whole ways wait for the grids, by which they are foreseen. */
+static carat_status keep_whole(struct tuning_table *table, const struct tuning_line *line)
+{
+    /* Room grows by powers of two, so it is full exactly when count is one. */
+    if ((table->whole_count & (table->whole_count - 1)) == 0) {
+        size_t room = table->whole_count ? (size_t)table->whole_count * 2 : 1;
+        struct tuning_line *whole = realloc(table->whole, room * sizeof(*whole));
+        if (!whole) {
+            return fail(CARAT_OUT_OF_HOST_MEMORY, "no memory for a tuning table");
+        }
+        table->whole = whole;
+    }
+    table->whole[table->whole_count++] = *line;
+    return CARAT_OK;
 }
 
 /* Takes a line into the table, if its device and row are at hand. */
@@ -556,6 +709,9 @@ static carat_status take_line(void *context, const struct tuning_head *head, con
     if (!line->kernel || strcmp(head->device, table->traits.name) != 0) {
         return CARAT_OK;
     }
+    if (line->whole) {
+        return keep_whole(table, line);
+    }
     double cycles;
     int variant;
     struct tuning_point point;
@@ -564,6 +720,50 @@ static carat_status take_line(void *context, const struct tuning_head *head, con
     }
     table->is_empty = false;
     return learn(table, line->kernel, variant, point, line->microseconds * head->clock / cycles);
+}
+
+static bool same_shape(const struct tuning_line *x, const struct tuning_line *y)
+{
+    return memcmp(x->sizes, y->sizes, sizeof(x->sizes)) == 0 && x->batch == y->batch && x->type == y->type &&
+           x->accuracy == y->accuracy && x->trans_a == y->trans_a && x->trans_b == y->trans_b;
+}
+
+/* Learns from the lines of whole ways what the model with the finished grids does not foresee. */
+static carat_status learn_ways(struct tuning_table *table, double clock)
+{
+    struct device_traits traits = table->traits;
+    struct ways *ways = ways_open();
+    bool fits = ways != NULL;
+    struct problem problem;
+    struct way_finder finder;
+    bool is_problem = false;
+    traits.tuning = table;
+    for (int i = 0; i < table->whole_count && fits; i++) {
+        const struct tuning_line *line = &table->whole[i];
+        if (i == 0 || !same_shape(line, line - 1)) {
+            carat_gemm_problem described = tuning_whole_problem(line);
+            is_problem = problem_check(&described, &problem) == CARAT_OK;
+            if (is_problem) {
+                way_finder_begin(&finder, &traits, &problem);
+            }
+        }
+        struct candidate way;
+        const struct way_place *place = is_problem ? way_find(&finder, line, &way) : NULL;
+        if (place) {
+            fits = ways_add(ways, line->kernel, place, line->parts, line->shares,
+                            line->microseconds * clock / way.cycles);
+            table->is_empty = false;
+        }
+    }
+    fits = fits && ways_sort(ways);
+    if (!fits) {
+        ways_close(ways);
+        return fail(CARAT_OUT_OF_HOST_MEMORY, "no memory for a tuning table");
+    }
+    table->ways = ways;
+    free(table->whole);
+    table->whole = NULL;
+    return CARAT_OK;
 }
 
 carat_status tuning_parse(const struct device_traits *traits, const char *name, const char *text,
@@ -583,18 +783,23 @@ carat_status tuning_parse(const struct device_traits *traits, const char *name, 
     }
     struct tuning_head head;
     carat_status status = tuning_read(name, text, length, take_line, made, &head);
-    if (status != CARAT_OK || made->is_empty) {
-        tuning_close(made);
-        return status;
-    }
-    for (int i = 0; i < carat_catalog_count * TUNING_VARIANTS; i++) {
+    for (int i = 0; i < carat_catalog_count * TUNING_VARIANTS && status == CARAT_OK; i++) {
         if (made->slots[i].grid) {
             finish(tuning_axes(carat_catalog[i / TUNING_VARIANTS].operation), made->slots[i].grid);
         }
     }
+    if (status == CARAT_OK && made->whole_count > 0) {
+        status = learn_ways(made, head.clock);
+    }
+    if (status != CARAT_OK || made->is_empty) {
+        tuning_close(made);
+        return status;
+    }
     *table = made;
     return CARAT_OK;
 }
+
+const struct ways *tuning_ways(const struct tuning_table *table) { return table->ways; }
 
 /* Ends the reading where the head does. */
 static carat_status stop(void *context, const struct tuning_head *head, const struct tuning_line *line)

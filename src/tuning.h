@@ -2,7 +2,7 @@
  * tuning.h - measured corrections of the cost model, for one device.
  *
  * A table is a text file that 'carat tune' writes. Its head names a device; every other line is one measured
- * time, of a product, a pack or a reduce alone:
+ * time, of a product, a pack or a reduce alone, or of a whole way to do the problem of the line 'shape' before it:
  *
  *     carat-tuning 1
  *     device NVIDIA H200
@@ -10,11 +10,13 @@
  *     product wgmma_bf16_tn_128x128 TN 1536 1408 512 11.234      row, layout, m n k, microseconds
  *     pack pack_2 straight 1023 2112 4.567                       row, length and number of columns
  *     reduce reduce_f32 1048576 4 9.876                          row, elements of D, parts of K
+ *     shape bf16 TN 4096 16 14336                                type, layout, m n k, batch where it is not 1
+ *     way wgmma_bf16_tn_64x16 -- shared 32.609                   row, packs, parts of K or "shared", microseconds
  *
  * As it is read, each time is divided by what the model foresees, and the factor goes to the nearest point of a
  * coarse grid, one a row and layout. The planner multiplies its prediction by what lies between the points of
- * the grid, so that shapes which nobody measured profit. Times are kept and not factors, so that a table stays
- * true when the model changes.
+ * the grid, so that shapes which nobody measured profit. What the whole ways took more than that foresees is learned
+ * next, see ways.h. Times are kept and not factors, so that a table stays true when the model changes.
  */
 #ifndef CARAT_TUNING_H
 #define CARAT_TUNING_H
@@ -25,6 +27,7 @@
 
 #include "carat/carat.h"
 #include "catalog.h"
+#include "ways.h"
 
 struct device_traits;
 struct tuning_table;
@@ -40,6 +43,13 @@ struct tuning_line {
     bool turned;      /* pack: the operand is transposed on its way */
     int64_t sizes[3]; /* product: m n k; pack: length, columns; reduce: elements, parts */
     double microseconds;
+    bool whole; /* of a whole way, where the layout and m n k are the problem's: */
+    carat_type type;
+    carat_accuracy accuracy;
+    int64_t batch;
+    char packs[2]; /* what is done to A and B, see plan_marks() */
+    int parts;
+    bool shares; /* clusters share tiles */
 };
 
 /* What stands above them. */
@@ -67,9 +77,15 @@ carat_status tuning_load(const char *path, char **text, size_t *length);
 int tuning_head_text(const struct tuning_head *head, char *text, size_t size);
 int tuning_line_text(const struct tuning_line *line, char *text, size_t size);
 
+/* The line 'shape' that stands before the whole ways of a problem. */
+int tuning_shape_text(const struct tuning_line *line, char *text, size_t size);
+
 /* The product that a row is measured with: column-major and tightly packed. */
 carat_gemm_problem tuning_problem(const struct kernel *kernel, bool trans_a, bool trans_b, int64_t m,
                                   int64_t n, int64_t k);
+
+/* The problem of a whole way, as tightly packed. */
+carat_gemm_problem tuning_whole_problem(const struct tuning_line *line);
 
 /* ---- Tables ---- */
 
@@ -97,6 +113,9 @@ enum { TUNING_VARIANTS = 8 };
 /* Measured time over predicted time; 1 where nothing is known of the row, and *known (may be NULL) is false. */
 double tuning_factor(const struct tuning_table *table, const struct kernel *kernel, int variant,
                      struct tuning_point point, bool *known);
+
+/* The whole ways that were measured; NULL where there are none. */
+const struct ways *tuning_ways(const struct tuning_table *table);
 
 /*
  * The points of the grid of an operation. Packs: length, columns. Reduces: elements, parts. Products: blocks a

@@ -57,7 +57,7 @@
  * Numbers     The same call on the same device gives the same bits, run after run. Sums of f32 are
  *             f32 (fused multiply-adds where strict), sums of f64 are f64. Products of the smaller floats are exact; their
  *             sums are f32, where a tensor unit makes them cut off rather than rounded, and are rounded once,
- *             after all else, to nearest even. s32 and s8 sums wrap modulo 2^32. NaN and infinity go where
+ *             after all else, to nearest even. In best accuracy sums of all floats are f64. s32 and s8 sums wrap modulo 2^32. NaN and infinity go where
  *             that arithmetic takes them; denormals are kept.
  */
 #ifndef CARAT_CARAT_H
@@ -224,11 +224,12 @@ typedef enum carat_accuracy {
      * under their leading one, and f32 additions the rest. f64: as strict.
      *
      * f32: all 24 bits of A and B count. Where that is quicker, the tensor unit multiplies A and B as three bf16
-     * parts each, for k of 32 or more: the error is at most (22.5 + k/32) u, which is below the k u of a chain of
-     * fused multiply-adds. There is none where such a chain makes none: A or B the identity, a permutation, rows
-     * of one 1, or small whole numbers. The parts take workspace, 6 bytes an element of A and B. What they cannot
-     * hold is computed as strict does it, and the device itself decides that: infinities, NaN, overflow and
-     * numbers next to 0 come out as f32 arithmetic gives them. All other products of f32 are strict.
+     * parts each, for k of 32 or more: the error is at most (22.5 + k/32) u (before Hopper 3 u more), below the
+     * k u of a chain of fused multiply-adds. There is none where such a chain makes none: A or B the identity, a
+     * permutation, rows of one 1, or small whole numbers. Of large products the parts take workspace, 6 bytes an
+     * element of A and B; where that is over 8 GB, or than the call may take, D is computed in panels, or strictly.
+     * What parts cannot hold is computed by fused multiply-adds, and the device itself decides that: infinities, NaN,
+     * overflow and numbers next to 0 come out as f32 arithmetic gives them. All other products of f32 are strict.
      */
     CARAT_ACCURACY_STANDARD = 0,
     /*
@@ -240,7 +241,27 @@ typedef enum carat_accuracy {
      * f32: A and B may be rounded to tf32 (11 bits). 8-bit floats: all sums as the tensor unit keeps them. All
      * else: as standard. The CPU is as accurate as strict.
      */
-    CARAT_ACCURACY_FAST = 2
+    CARAT_ACCURACY_FAST = 2,
+    /*
+     * f32, f16, bf16, 8-bit floats: products are exact, all that follows is f64, and D is rounded once. The error is
+     * at most that rounding, half a unit in the last place, and 4 * 2^-53 k |A||B|. Sums do not overflow before
+     * D does. On devices with a tensor unit for f64, large A and B are widened first: 8 bytes an element of workspace.
+     *
+     * f64: sums are as of twice the precision, rounded once, then by alpha and beta; the error is at most that
+     * rounding and 2 (2^-53 k)^2 |A||B|. It takes ten times as long, or more. s8 and s32: exact, as always.
+     */
+    CARAT_ACCURACY_BEST = 3,
+    /*
+     * f32: 22 bits of each element of A and B count, at about twice the speed of standard. Where that is quicker, the
+     * tensor unit multiplies A and B as two f16 parts each, for k of 96 or more: the error is at most (32.5 + k/32) u.
+     * f16 has few exponents, so A and B are scaled in blocks of 64 rows or columns by 64 of k, and tiles of D for
+     * which that does not do are computed as standard does it: where elements of a block lie too far apart, so that
+     * few make up a row or a column of it, and where they are beyond 2^50, or all below 2^-50. The device decides that,
+     * tile by tile; carat_count_safe() tells how often. Workspace as standard, and 4 bytes an element of D / 512.
+     *
+     * All else: as standard.
+     */
+    CARAT_ACCURACY_CLOSE = 4
 } carat_accuracy;
 
 /*
@@ -322,7 +343,7 @@ CARAT_API carat_gemm_problem carat_gemm_describe(carat_type type, int64_t m, int
 typedef struct carat_run {
     void *stream;           /* CUstream; NULL is the default stream. Ignored by the CPU device. */
     void *workspace;        /* device memory, 256-byte aligned; NULL takes the context's pool */
-    size_t workspace_bytes; /* of workspace; at least what carat_plan_workspace() says */
+    size_t workspace_bytes; /* of workspace; for a plan at least what carat_plan_workspace() says */
     const void *bias;       /* type_bias, where the problem has a bias: in the kind of memory that D is in */
     const float *scale_a;   /* one number each, or NULL for 1: in device memory, or in host memory where */
     const float *scale_b;   /* it is read before the call returns */
@@ -335,7 +356,9 @@ typedef struct carat_run {
  *
  * The context remembers the plan of a problem, so that a second call with the same problem does not
  * plan again. For the streams' and the pool's sake: the pool has a buffer a stream, so that calls
- * on different streams do not share workspace.
+ * on different streams do not share workspace. Where run->workspace is smaller than the best plan needs, the
+ * problem is planned with what there is. Where the pool cannot grow it is planned with less, and so is all that the
+ * context plans from then on. Neither changes what the accuracy promises.
  *
  * Errors: CARAT_UNSUPPORTED (types that do not go together, a problem larger than a grid),
  * CARAT_OUT_OF_HOST_MEMORY, CARAT_OUT_OF_DEVICE_MEMORY, CARAT_WORKSPACE_TOO_SMALL.
@@ -387,6 +410,13 @@ CARAT_API carat_status carat_plan_run(
     const void *c,
     void *d,
     const carat_run *run);
+
+/*
+ * Stores in *elements how many elements of D the context's products of CARAT_ACCURACY_CLOSE have not computed from two
+ * parts but on the safe path, since the context was made: in calls and graphs that are done, whose streams the caller
+ * has synchronized. 0 on the CPU, and where the plan has a path for all that needs no safe one.
+ */
+CARAT_API carat_status carat_count_safe(carat_context *context, uint64_t *elements);
 
 /* ---- GEMM in the manner of CBLAS ----------------------------------------------------------- */
 

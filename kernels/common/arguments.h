@@ -44,14 +44,20 @@ typedef struct epilogue_arguments {
     int32_t result_type;  /* ELEMENT_... of C and D */
 } epilogue_arguments;
 
-/* What the blocks of a split say, for who multiplies next: see kernels/common/verdict.h. */
+/* What the blocks of a split say, for who multiplies next: see kernels/common/verdict.h and blocks.h. */
 typedef struct verdict_arguments {
     const uint32_t *words;
-    uint32_t *spoiled;    /* of each part of D: not 0 where the product has left it alone */
-    int32_t count_a;      /* of A's blocks, which are the first */
-    int32_t count;        /* of all */
-    int32_t short_k;      /* 1: operands whose exponents are far apart are refused too */
-    int32_t spoiled_rows; /* of D, of which a word of `spoiled` speaks */
+    uint32_t *spoiled; /* of each part of D: not 0 where the product has left it alone */
+    const uint32_t
+        *earlier;   /* the same of a product before, whose leavings alone are computed; NULL: all of D is */
+    uint32_t *left; /* not 0 where a product of two planes has left anything; NULL: there was none */
+    unsigned long long *count_left; /* such a product adds how many elements of D it has left */
+    int32_t count_a;                /* of A's blocks, which are the first */
+    int32_t count;                  /* of all; 0: nothing is refused as a whole */
+    int32_t short_k;                /* 1: operands whose exponents are far apart are refused too */
+    int32_t spoiled_rows;           /* of D, of which a word of `spoiled` and of `earlier` speaks */
+    int32_t slices;                 /* of k, that blocks of two planes have */
+    int32_t long_k;                 /* 1: rows that can compensate the sums that they move */
 } verdict_arguments;
 
 /*
@@ -193,9 +199,9 @@ typedef struct pack_arguments {
 } pack_arguments;
 
 /*
- * One operand of a split: rows x columns of f32, ld apart, as three bf16 planes of columns_to columns of ld_to elements (a
- * multiple of 64), zero where there is nothing to split. Plane p of a problem begins (3 * problem + p) * columns_to *
- * ld_to elements behind `to`, without gaps. With stride 0 all problems share one matrix, and problems is 1.
+ * One operand of a split: rows x columns of f32, ld apart, as PLANES planes of 16 bits of columns_to columns of ld_to
+ * elements (a multiple of 64), zero where there is nothing to split. Plane p of a problem begins (PLANES * problem + p) *
+ * columns_to * ld_to elements behind `to`, without gaps. With stride 0 all problems share one matrix, and problems is 1.
  */
 typedef struct split_operand {
     const void *from;
@@ -207,21 +213,30 @@ typedef struct split_operand {
     int64_t columns_to;
     int64_t ld_to;
     int64_t problems;
+    int32_t along_k; /* columns run along k; only two planes are split differently then */
+    int32_t unused;
 } split_operand;
 
 /*
- * The operands of a product in parts: see kernels/memory/split.cu. The first blocks_a blocks are A's, the rest B's.
- * They stride over columns_to * ld_to / 8 * problems strips, one a thread, so any number of blocks from 1 an operand up
- * is right; no more than MIN_BLOCKS a multiprocessor for both together are at work at once, nor should be launched.
- * Each writes a word of verdicts. Where alpha, f32, is 0 nothing is read, and all words are 0.
+ * The operands of a product in parts. The first blocks_a blocks are A's, the rest B's. Each writes a word of verdicts.
+ * Where alpha, f32, is 0 nothing is read.
+ *
+ * PLANES=3, kernels/memory/split.cu: blocks stride over columns_to * ld_to / 8 * problems strips, one a thread, so any
+ * number of blocks from 1 an operand up is right; no more than MIN_BLOCKS a multiprocessor for both together are at work
+ * at once, nor should be launched. Where alpha is 0, or left is not NULL and 0, all words are 0 and nothing is read.
+ *
+ * PLANES=2, kernels/memory/split_f16.cu: ld_to is rows in whole multiples of 64, and columns_to is columns. A block of
+ * threads each block of the operand (see kernels/common/blocks.h): slices of k, by 64 rows of op(A) or columns of op(B),
+ * by the problems. The first sets left to 0.
  */
 typedef struct split_arguments {
     split_operand a;
     split_operand b;
     scalar_argument alpha;
     uint32_t *verdicts; /* as many as there are blocks */
+    uint32_t *left;     /* of verdict_arguments */
     int32_t blocks_a;
-    int32_t unused;
+    int32_t slices;
 } split_arguments;
 
 /*

@@ -10,7 +10,8 @@
  *
  * -0 stands for "nothing to add", as x + -0 is x for every x, where -0 + 0 would not be.
  *
- * Sums of s32 whose D is s32 are finished in s32 (the functions that end in _s32), those of f64 in f64.
+ * Sums of s32 whose D is s32 are finished in s32 (the functions that end in _s32), those of f64 in f64, also where D and
+ * the scalars are of narrower types, as in the best accuracy.
  */
 #ifndef CARAT_KERNELS_EPILOGUE_H
 #define CARAT_KERNELS_EPILOGUE_H
@@ -345,6 +346,27 @@ static __device__ inline void epilogue_element_f64(const epilogue_arguments *epi
         addend = fma(beta, ((const double *)c)[at_c], addend);
     }
     ((double *)d)[at_d] = activate_f64(fma(alpha, sum, addend), epilogue->activation);
+}
+
+/* The same in f64 where D is of a narrower type, to which it is rounded once; the scalars are f32. */
+static __device__ inline void epilogue_element_narrowed(const epilogue_arguments *epilogue,
+                                                        scalar_argument alpha, scalar_argument beta,
+                                                        int64_t problem, int64_t i, int64_t j, double sum,
+                                                        const void *c, int64_t at_c, void *d, int64_t at_d)
+{
+    double scale = scalar_f32(alpha);
+    double scale_c = scalar_f32(beta);
+    double addend = bias_of(epilogue, problem, i, j);
+    if (scale != 0) {
+        scale = scale * scalar_f32(epilogue->scale_a) * scalar_f32(epilogue->scale_b);
+    }
+    if (scale_c != 0) {
+        addend = fma(scale_c, (double)load_result_as_f32(c, at_c, epilogue->result_type), addend);
+    }
+    double value =
+        scalar_f32(epilogue->scale_d) * activate_f64(fma(scale, sum, addend), epilogue->activation);
+    float rounded = epilogue->result_type == ELEMENT_F32 ? (float)value : f32_to_odd_from_f64(value);
+    store_result_as(d, at_d, epilogue->result_type, rounded);
 }
 
 #endif

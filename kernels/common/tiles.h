@@ -58,4 +58,25 @@ static __device__ inline block_share share_of_block(const gemm_arguments *argume
     return share_of_tile(arguments, band, blockIdx.x, TILE_M, TILE_N);
 }
 
+/*
+ * The same with one division where there is one problem in one part, for kernels that are over as soon as they have begun:
+ * there down the first column of tiles, and on.
+ */
+static __device__ inline block_share share_of_lone_block(const gemm_arguments *arguments, int32_t band)
+{
+    uint32_t tiles_m = (uint32_t)arguments->tiles_m;
+    if (gridDim.x != tiles_m * (uint32_t)arguments->tiles_n) {
+        return share_of_block(arguments, band);
+    }
+    uint32_t column = blockIdx.x / tiles_m;
+    block_share share;
+    share.row = (int64_t)(blockIdx.x - column * tiles_m) * TILE_M;
+    share.column = (int64_t)column * TILE_N;
+    share.k_begin = 0;
+    share.k_end = arguments->k;
+    share.problem = 0;
+    share.part = 0;
+    return share;
+}
+
 #endif

@@ -62,14 +62,13 @@ static __device__ inline int verdict_refuses(const verdict_arguments *verdict)
            verdict_of_bytes(warp_max(largest_b), warp_max(least_b), verdict->short_k);
 }
 
-/* The word of the part of D in which an element lies, of an m x n matrix a problem. */
-static __device__ inline uint32_t *spoiled_word(const verdict_arguments *verdict, int64_t m, int64_t n,
-                                                int64_t problem, int64_t row, int64_t column)
+/* Where the word is of the part of D in which an element lies, of an m x n matrix a problem. */
+static __device__ inline int64_t spoiled_place(const verdict_arguments *verdict, int64_t m, int64_t n,
+                                               int64_t problem, int64_t row, int64_t column)
 {
     int64_t words_m = (m + verdict->spoiled_rows - 1) / verdict->spoiled_rows;
     int64_t words_n = (n + SPOILED_COLUMNS - 1) / SPOILED_COLUMNS;
-    return verdict->spoiled + (problem * words_n + column / SPOILED_COLUMNS) * words_m +
-           row / verdict->spoiled_rows;
+    return (problem * words_n + column / SPOILED_COLUMNS) * words_m + row / verdict->spoiled_rows;
 }
 
 #endif

@@ -20,8 +20,16 @@
 #define ELEMENT_B_E4M3 7
 #define ELEMENT_B_E5M2 8
 
-/* ACCURACY: the numbers of carat_accuracy. A row with FAST serves only who allows that. */
+/*
+ * ACCURACY: the numbers of carat_accuracy. A row with FAST serves only who allows that, one with BEST only who asks for
+ * it: its sums are f64, those of f64 compensated.
+ */
 #define ACCURACY_FAST 2
+#define ACCURACY_BEST 3
+
+/* CONVERTS: what a pack makes of narrower floats; the same numbers as ELEMENT. */
+#define CONVERTS_F16 3
+#define CONVERTS_F64 2
 
 /* The numbers of carat_activation. */
 #define ACTIVATION_NONE 0

@@ -24,6 +24,7 @@
 #include "kernel.h"
 
 #include "epilogue.h"
+#include "store_sum.h"
 #include "tiles.h"
 
 enum {
@@ -399,6 +400,8 @@ static __device__ __forceinline__ void add_products(sums sum, tiles *tiles, cons
 
 /* ---- From sums to D ------------------------------------------------------------------------- */
 
+#if VECTOR > 1
+
 /* Where sums go: D, or the partial sums. */
 typedef struct target {
     char *to; /* its element (0, 0) of this problem or part */
@@ -422,8 +425,6 @@ static __device__ inline target target_of(const gemm_arguments *arguments, const
     }
     return target;
 }
-
-#if VECTOR > 1
 
 #if ELEMENT == ELEMENT_BF16
 #define pack_result pack_bf16
@@ -573,32 +574,6 @@ static __device__ __forceinline__ void do_pass(tiles *tiles, const gemm_argument
 
 #else
 
-/* The finished sum of element (i, j) of D. */
-static __device__ inline void store(const gemm_arguments *arguments, const block_share *share, int64_t i,
-                                    int64_t j, accumulator sum)
-{
-    if (arguments->partials) {
-        target target = target_of(arguments, share);
-        ((accumulator *)target.to)[j * target.ld + i] = sum;
-        return;
-    }
-    const epilogue_arguments *epilogue = &arguments->epilogue;
-    int64_t at_c = share->problem * arguments->stride_c + i + j * arguments->ldc;
-    int64_t at_d = share->problem * arguments->stride_d + i + j * arguments->ldd;
-#if ELEMENT == ELEMENT_S8
-    if (epilogue->result_type == ELEMENT_S32) {
-        epilogue_element_s32(epilogue, scalar_s32(arguments->alpha), scalar_s32(arguments->beta),
-                             share->problem, i, j, sum, arguments->c, at_c, arguments->d, at_d);
-        return;
-    }
-    float value = (float)(int32_t)sum;
-#else
-    float value = sum;
-#endif
-    epilogue_scalars scalars = epilogue_scalars_of(epilogue, arguments->alpha, arguments->beta);
-    epilogue_element(epilogue, &scalars, share->problem, i, j, value, arguments->c, at_c, arguments->d, at_d);
-}
-
 /* The block's only pass: the slices' sums are added up by all threads, neighbours for neighbours in D. */
 static __device__ __forceinline__ void do_pass(tiles *tiles, const gemm_arguments *arguments,
                                                const block_share *share, const operands *of, int64_t length)
@@ -625,35 +600,17 @@ static __device__ __forceinline__ void do_pass(tiles *tiles, const gemm_argument
             for (int s = 0; s < SLICES; ++s) {
                 all += tiles->sums[s][column][row];
             }
-            store(arguments, share, share->row + row, share->column + column, all);
+            store_sum(arguments, share, share->row + row, share->column + column, all);
         }
     }
 }
 
 #endif
 
-/* share_of_block() with one division where there is one problem in one part: down the first column of tiles, and on. */
-static __device__ inline block_share share_of_direct_block(const gemm_arguments *arguments)
-{
-    uint32_t tiles_m = (uint32_t)arguments->tiles_m;
-    if (gridDim.x != tiles_m * (uint32_t)arguments->tiles_n) {
-        return share_of_block(arguments, BAND);
-    }
-    uint32_t column = blockIdx.x / tiles_m;
-    block_share share;
-    share.row = (int64_t)(blockIdx.x - column * tiles_m) * TILE_M;
-    share.column = (int64_t)column * TILE_N;
-    share.k_begin = 0;
-    share.k_end = arguments->k;
-    share.problem = 0;
-    share.part = 0;
-    return share;
-}
-
 KERNEL __launch_bounds__(THREADS_X, MIN_BLOCKS) KERNEL_NAME(const gemm_arguments arguments)
 {
     __shared__ tiles tiles;
-    block_share share = share_of_direct_block(&arguments);
+    block_share share = share_of_lone_block(&arguments, BAND);
     operands of = operands_of(&arguments, &share);
     int64_t length = share.k_end - share.k_begin;
     wait_for_kernels_before();

@@ -26,6 +26,7 @@
 #include "kernel.h"
 
 #include "epilogue.h"
+#include "store_sum.h"
 #include "thin_tile.h"
 #include "tiles.h"
 
@@ -404,32 +405,6 @@ static __device__ __forceinline__ void sum_across_k(accumulator *sum, const oper
 
 /* ---- From the lanes' sums to D -------------------------------------------------------------- */
 
-/* The finished sum of element (i, j) of D. */
-static __device__ inline void store(const gemm_arguments *arguments, const block_share *share, int64_t i,
-                                    int64_t j, accumulator sum)
-{
-    if (arguments->partials) {
-        int64_t part = share->problem * arguments->parts + share->part;
-        ((accumulator *)arguments->partials)[(part * arguments->n + j) * arguments->m + i] = sum;
-        return;
-    }
-    const epilogue_arguments *epilogue = &arguments->epilogue;
-    int64_t at_c = share->problem * arguments->stride_c + i + j * arguments->ldc;
-    int64_t at_d = share->problem * arguments->stride_d + i + j * arguments->ldd;
-#if ELEMENT == ELEMENT_S8
-    if (epilogue->result_type == ELEMENT_S32) {
-        epilogue_element_s32(epilogue, scalar_s32(arguments->alpha), scalar_s32(arguments->beta),
-                             share->problem, i, j, sum, arguments->c, at_c, arguments->d, at_d);
-        return;
-    }
-    float value = (float)(int32_t)sum;
-#else
-    float value = sum;
-#endif
-    epilogue_scalars scalars = epilogue_scalars_of(epilogue, arguments->alpha, arguments->beta);
-    epilogue_element(epilogue, &scalars, share->problem, i, j, value, arguments->c, at_c, arguments->d, at_d);
-}
-
 KERNEL __launch_bounds__(THREADS_X, MIN_BLOCKS) KERNEL_NAME(const gemm_arguments arguments)
 {
     __shared__ accumulator slots[WARPS][TILE_THIN][TILE_LONG];
@@ -485,6 +460,6 @@ KERNEL __launch_bounds__(THREADS_X, MIN_BLOCKS) KERNEL_NAME(const gemm_arguments
                 all += slots[slot][c][r];
             }
         }
-        store(&arguments, &share, SWAPPED ? column + c : row + r, SWAPPED ? row + r : column + c, all);
+        store_sum(&arguments, &share, SWAPPED ? column + c : row + r, SWAPPED ? row + r : column + c, all);
     }
 }

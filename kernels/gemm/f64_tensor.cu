@@ -1,5 +1,7 @@
 /*
- * f64_tensor.cu - strict float64 products on the double-precision tensor instruction (rung 9 for f64).
+ * f64_tensor.cu - float64 products on the double-precision tensor instruction: strict ones of f64 (rung 9 for f64), and
+ * those of narrower floats in best accuracy, which a pack has widened: then alpha, beta, C and D may be f32, and what
+ * becomes of a sum is computed in f64 and rounded once.
  *
  * One mma_f64_16x8x8 adds 16 x 8 of A times 8 x 8 of B to 16 x 8 sums spread over a warp: 1024 fused
  * multiply-adds in one instruction, which keeps the unit busy for 32 cycles where a warp of scalar fma does
@@ -31,6 +33,8 @@
  * dimensions up to LD_LIMIT, so that offsets within a tile fit 32 bits.
  */
 #include "kernel.h"
+
+#include "epilogue.h"
 
 #define A_ALONG_K (LAYOUT == LAYOUT_TN || LAYOUT == LAYOUT_TT) /* A's memory runs along k */
 #define B_ALONG_K (LAYOUT == LAYOUT_NN || LAYOUT == LAYOUT_TN) /* B's memory runs along k */
@@ -188,22 +192,23 @@ static __device__ inline void load_b(double to[MMA_K / 4], const double *from)
     }
 }
 
-/* Stores the lane's sums: to D through alpha and beta, or bare where there are partial sums. */
+/* Stores the lane's sums: to D, of f64 or f32, through alpha and beta, or bare where there are partial sums. */
 static __device__ inline void store_tile(const gemm_arguments *arguments, block_share share,
                                          double sum[ROWS][COLUMNS][4], int row, int column)
 {
     int bare = arguments->partials != 0;
-    double alpha = bare ? 1 : scalar_value(arguments->alpha);
-    double beta = bare ? 0 : scalar_value(arguments->beta);
-    /* C is not pointed into where it is not read: it may be NULL then. */
-    const double *c = beta != 0 ? (const double *)arguments->c + share.problem * arguments->stride_c : 0;
-    double *d = (double *)arguments->d + share.problem * arguments->stride_d;
+    int narrows = !bare && arguments->epilogue.result_type != ELEMENT_F64;
+    double alpha = bare ? 1 : narrows ? scalar_f32(arguments->alpha) : scalar_f64(arguments->alpha);
+    double beta = bare ? 0 : narrows ? scalar_f32(arguments->beta) : scalar_f64(arguments->beta);
+    int64_t at_c = share.problem * arguments->stride_c;
+    int64_t at_d = share.problem * arguments->stride_d;
     int64_t ldc = arguments->ldc;
     int64_t ldd = arguments->ldd;
+    void *d = arguments->d;
     if (bare) {
-        d = (double *)arguments->partials +
-            (share.problem * arguments->parts + share.part) * arguments->m * arguments->n;
+        at_d = (share.problem * arguments->parts + share.part) * arguments->m * arguments->n;
         ldd = arguments->m;
+        d = arguments->partials;
     }
 #pragma unroll
     for (int i = 0; i < ROWS; ++i) {
@@ -213,9 +218,21 @@ static __device__ inline void store_tile(const gemm_arguments *arguments, block_
             for (int e = 0; e < 4; ++e) {
                 int64_t at_m = share.row + row + i * MMA_M + e / 2 * 8;
                 int64_t at_n = share.column + column + j * MMA_N + e % 2;
-                if (at_m < arguments->m && at_n < arguments->n) {
-                    d[at_m + at_n * ldd] =
-                        finish(sum[i][j][e], alpha, beta, beta != 0 ? c + at_m + at_n * ldc : c);
+                if (at_m >= arguments->m || at_n >= arguments->n) {
+                    continue;
+                }
+                double value = alpha * sum[i][j][e];
+                if (beta != 0) { /* else C is not read, and may be NULL */
+                    int64_t of_c = at_c + at_m + at_n * ldc;
+                    double c =
+                        narrows ? ((const float *)arguments->c)[of_c] : ((const double *)arguments->c)[of_c];
+                    value = fma(alpha, sum[i][j][e], beta * c);
+                }
+                int64_t of_d = at_d + at_m + at_n * ldd;
+                if (narrows) {
+                    ((float *)d)[of_d] = (float)value;
+                } else {
+                    ((double *)d)[of_d] = value;
                 }
             }
         }
@@ -299,7 +316,7 @@ KERNEL __launch_bounds__(THREADS_X, MIN_BLOCKS) KERNEL_NAME(gemm_arguments argum
 {
     DYNAMIC_SHARED(shared_memory, shared);
     block_share share = share_of_block(&arguments, BAND);
-    if (scalar_value(arguments.alpha) == 0) {
+    if (alpha_is_zero(arguments.alpha, arguments.epilogue.result_type)) {
         share.k_end = share.k_begin;
     }
     if (threadIdx.x == 0) {

@@ -23,12 +23,17 @@
  * by one. With 8 x 8 a thread, 4 reads of shared memory go with 64 multiply-adds: the multiplying
  * unit is the limit, for f32 at about nine issue slots of ten.
  *
- * A row with RESCUES=1 computes only what rows with planes have refused to, from A and B as they were.
+ * Rows with ACCURACY=BEST sum in f64, and f64 with compensation: what the best accuracy has where nothing is quicker,
+ * for small products and where there is no tensor unit for f64.
+ *
+ * A row with RESCUES=1 computes only what rows with planes have refused to, from A and B as they were, and with as
+ * small an error as theirs: but for short k, the sums of each tile of k are added to others by themselves, and what that
+ * rounds away is kept and given back (Kahan).
  */
 #include "kernel.h"
 
 /* Elements moved at once, and rows (columns) that a thread owns side by side: 16 bytes of a tile. */
-#if ELEMENT == ELEMENT_F64
+#if ELEMENT == ELEMENT_F64 || (defined(ACCURACY) && ACCURACY == ACCURACY_BEST)
 #define VECTOR 2
 #else
 #define VECTOR 4
@@ -44,7 +49,9 @@
 #define THREADS_ALONG_K 2
 #endif
 
+#include "epilogue.h"
 #include "load.h"
+#include "running_sum.h"
 #include "store.h"
 #include "tiles.h"
 #include "verdict.h"
@@ -210,9 +217,9 @@ static __device__ inline void stow_piece(accumulator *tile, int row_words, const
     *(group *)&tile[place.k / PACK * row_words + place.at] = words_of_piece(piece, along_k);
 }
 
-static __device__ inline accumulator multiply_add_words(accumulator a, accumulator b, accumulator sum)
+static __device__ inline void add_words(running_sum *sum, accumulator a, accumulator b)
 {
-    return dot4_s8(a, b, sum);
+    *sum = dot4_s8(a, b, *sum);
 }
 
 #else
@@ -235,9 +242,9 @@ static __device__ inline void stow_piece(accumulator *tile, int row_words, const
     }
 }
 
-static __device__ inline accumulator multiply_add_words(accumulator a, accumulator b, accumulator sum)
+static __device__ inline void add_words(running_sum *sum, accumulator a, accumulator b)
 {
-    return multiply_add(a, b, sum);
+    add_product(sum, a, b);
 }
 
 #endif
@@ -259,7 +266,7 @@ typedef accumulator tile_a_type[DEPTH][TILE_M + PAD];
 typedef accumulator tile_b_type[DEPTH][TILE_N + PAD];
 
 /* Adds the products of two tiles; row and column are the thread's first in the block's tile. */
-static __device__ inline void multiply(accumulator sum[THREAD_N][THREAD_M], const tile_a_type tile_a,
+static __device__ inline void multiply(running_sum sum[THREAD_N][THREAD_M], const tile_a_type tile_a,
                                        const tile_b_type tile_b, int row, int column)
 {
 #pragma unroll
@@ -278,8 +285,7 @@ static __device__ inline void multiply(accumulator sum[THREAD_N][THREAD_M], cons
         for (int j = 0; j < THREAD_N; ++j) {
 #pragma unroll
             for (int i = 0; i < THREAD_M; ++i) {
-                sum[j][i] =
-                    multiply_add_words(a[i / VECTOR].x[i % VECTOR], b[j / VECTOR].x[j % VECTOR], sum[j][i]);
+                add_words(&sum[j][i], a[i / VECTOR].x[i % VECTOR], b[j / VECTOR].x[j % VECTOR]);
             }
         }
     }
@@ -287,9 +293,18 @@ static __device__ inline void multiply(accumulator sum[THREAD_N][THREAD_M], cons
 
 #ifdef RESCUES
 
-/* Whether the row with planes has left something of the block's tile alone. A warp asks; all lanes agree. */
-static __device__ inline int has_spoiled(const gemm_arguments *arguments)
+/* The words that say which parts of D are left to the row; NULL: all of D is. A warp asks; all lanes agree. */
+static __device__ inline const uint32_t *left_words(const verdict_arguments *verdict)
 {
+    return verdict_refuses(verdict) ? verdict->earlier : verdict->spoiled;
+}
+
+/* Whether something of the block's tile is left. A warp asks; all lanes agree. */
+static __device__ inline int is_left(const gemm_arguments *arguments, const uint32_t *left)
+{
+    if (left == 0) {
+        return 1;
+    }
     block_share share = share_of_block(arguments, BAND);
     int64_t m = arguments->m - share.row < TILE_M ? arguments->m - share.row : TILE_M;
     int64_t n = arguments->n - share.column < TILE_N ? arguments->n - share.column : TILE_N;
@@ -299,28 +314,90 @@ static __device__ inline int has_spoiled(const gemm_arguments *arguments)
     int words = words_m * (((int)n + SPOILED_COLUMNS - 1) / SPOILED_COLUMNS);
     uint32_t spoiled = 0;
     for (int i = (int)threadIdx.x % 32; i < words; i += 32) {
-        spoiled |= *spoiled_word(&arguments->verdict, arguments->m, arguments->n, share.problem,
-                                 share.row - first + i % words_m * rows,
-                                 share.column + i / words_m * SPOILED_COLUMNS);
+        spoiled |= left[spoiled_place(
+            &arguments->verdict, arguments->m, arguments->n, share.problem * arguments->parts + share.part,
+            share.row - first + i % words_m * rows, share.column + i / words_m * SPOILED_COLUMNS)];
     }
     return warp_max(spoiled) != 0;
 }
 
-#endif
+/* From here on of k sums are moved; below, one chain has no more roundings than several and the way from one to another. */
+#define LEAST_MOVED_K 128
 
-/* Stores the thread's sums: to D through alpha and beta, or bare where there are partial sums. */
-static __device__ inline void store(const gemm_arguments *arguments, const block_share *share,
-                                    accumulator sum[THREAD_N][THREAD_M], int row, int column, int rescues_all)
+/* What the sums of earlier tiles of k came to, and how much that is more than they were. */
+typedef struct moved_sums {
+    float sum[THREAD_N][THREAD_M];
+    float excess[THREAD_N][THREAD_M];
+} moved_sums;
+
+/* Adds the sums of a tile of k to those before, and clears them. What is not finite comes out as a plain sum has it. */
+static __device__ inline void move_sums(moved_sums *moved, float sum[THREAD_N][THREAD_M])
 {
-    (void)rescues_all;
-    int bare = arguments->partials != 0;
-    accumulator alpha = scalar_value(arguments->alpha);
-    accumulator beta = scalar_value(arguments->beta);
-    accumulator *partials = (accumulator *)arguments->partials +
-                            (share->problem * arguments->parts + share->part) * arguments->m * arguments->n;
 #pragma unroll
     for (int j = 0; j < THREAD_N; ++j) {
+#pragma unroll
+        for (int i = 0; i < THREAD_M; ++i) {
+            float added = __fsub_rn(sum[j][i], moved->excess[j][i]);
+            float next = __fadd_rn(moved->sum[j][i], added);
+            float excess = __fsub_rn(__fsub_rn(next, moved->sum[j][i]), added);
+            moved->excess[j][i] = fabsf(excess) < __uint_as_float(0x7f800000u) ? excess : 0;
+            moved->sum[j][i] = next;
+            sum[j][i] = 0;
+        }
+    }
+}
+
+#endif
+
+#ifdef EPILOGUE
+
+static __device__ inline void store_element(const gemm_arguments *arguments, const epilogue_scalars *scalars,
+                                            int64_t problem, int64_t i, int64_t j, float sum)
+{
+    epilogue_element(&arguments->epilogue, scalars, problem, i, j, sum, arguments->c,
+                     problem * arguments->stride_c + i + j * arguments->ldc, arguments->d,
+                     problem * arguments->stride_d + i + j * arguments->ldd);
+}
+
+#endif
+
+/* The sums of column j, by which registers cannot be numbered as the kernel runs. */
+static __device__ inline void pick_column(const running_sum sum[THREAD_N][THREAD_M], int j,
+                                          accumulator column[THREAD_M])
+{
+#pragma unroll
+    for (int other = 0; other < THREAD_N; ++other) {
+#pragma unroll
+        for (int i = 0; i < THREAD_M; ++i) {
+            column[i] = other == j ? sum_of(&sum[other][i]) : column[i];
+        }
+    }
+}
+
+/* Stores the thread's sums: to D through the epilogue, or bare where there are partial sums. */
+static __device__ inline void store(const gemm_arguments *arguments, const block_share *share,
+                                    running_sum sum[THREAD_N][THREAD_M], int row, int column,
+                                    const uint32_t *left)
+{
+    (void)left;
+    int bare = arguments->partials != 0;
+#ifdef EPILOGUE
+    epilogue_scalars scalars = epilogue_scalars_of(&arguments->epilogue, arguments->alpha, arguments->beta);
+#else
+    accumulator alpha = scalar_value(arguments->alpha);
+    accumulator beta = scalar_value(arguments->beta);
+#endif
+    accumulator *partials = (accumulator *)arguments->partials +
+                            (share->problem * arguments->parts + share->part) * arguments->m * arguments->n;
+#ifdef EPILOGUE
+#pragma unroll 1 /* it is long, and stands here for one column */
+#else
+#pragma unroll
+#endif
+    for (int j = 0; j < THREAD_N; ++j) {
         int64_t at_n = share->column + column + j / VECTOR * (TILE_N / GROUPS_N) + j % VECTOR;
+        accumulator of_column[THREAD_M] = {0};
+        pick_column(sum, j, of_column);
 #pragma unroll
         for (int i = 0; i < THREAD_M; ++i) {
             int64_t at_m = share->row + row + i / VECTOR * (TILE_M / GROUPS_M) + i % VECTOR;
@@ -328,15 +405,20 @@ static __device__ inline void store(const gemm_arguments *arguments, const block
                 continue;
             }
 #ifdef RESCUES
-            if (!rescues_all && *spoiled_word(&arguments->verdict, arguments->m, arguments->n, share->problem,
-                                              at_m, at_n) == 0) {
+            if (left &&
+                left[spoiled_place(&arguments->verdict, arguments->m, arguments->n,
+                                   share->problem * arguments->parts + share->part, at_m, at_n)] == 0) {
                 continue;
             }
 #endif
             if (bare) {
-                partials[at_m + at_n * arguments->m] = sum[j][i];
+                partials[at_m + at_n * arguments->m] = of_column[i];
             } else {
-                store_result(arguments, share->problem, at_m, at_n, sum[j][i], alpha, beta);
+#ifdef EPILOGUE
+                store_element(arguments, &scalars, share->problem, at_m, at_n, of_column[i]);
+#else
+                store_result(arguments, share->problem, at_m, at_n, of_column[i], alpha, beta);
+#endif
             }
         }
     }
@@ -346,12 +428,15 @@ KERNEL __launch_bounds__(THREADS_X, MIN_BLOCKS) KERNEL_NAME(const gemm_arguments
 {
 #ifdef RESCUES
     wait_for_kernels_before();
-    int rescues_all = verdict_refuses(&arguments.verdict);
-    if (!rescues_all && !has_spoiled(&arguments)) {
+    if (arguments.verdict.left && *arguments.verdict.left == 0) {
+        return;
+    }
+    const uint32_t *parts_left = left_words(&arguments.verdict);
+    if (!is_left(&arguments, parts_left)) {
         return;
     }
 #else
-    const int rescues_all = 1;
+    const uint32_t *parts_left = 0;
 #endif
     __shared__ __align__(16) tile_a_type tile_a[2];
     __shared__ __align__(16) tile_b_type tile_b[2];
@@ -377,7 +462,10 @@ KERNEL __launch_bounds__(THREADS_X, MIN_BLOCKS) KERNEL_NAME(const gemm_arguments
 
     piece pieces_a[PIECES_A];
     piece pieces_b[PIECES_B];
-    accumulator sum[THREAD_N][THREAD_M] = {{0}};
+    running_sum sum[THREAD_N][THREAD_M] = {};
+#ifdef RESCUES
+    moved_sums moved = {{{0}}, {{0}}};
+#endif
     int now = 0;
     int stowed = 0;                       /* tiles `now` hold something to multiply */
     int64_t left = k_end - share.k_begin; /* k that nobody has fetched */
@@ -394,6 +482,11 @@ KERNEL __launch_bounds__(THREADS_X, MIN_BLOCKS) KERNEL_NAME(const gemm_arguments
         advance(&b);
         if (stowed) {
             multiply(sum, tile_a[now], tile_b[now], row, column);
+#ifdef RESCUES
+            if (arguments.k >= LEAST_MOVED_K || left <= 0) {
+                move_sums(&moved, sum);
+            }
+#endif
         }
         stowed = left > 0;
         if (stowed) {
@@ -404,5 +497,9 @@ KERNEL __launch_bounds__(THREADS_X, MIN_BLOCKS) KERNEL_NAME(const gemm_arguments
         left -= TILE_K;
         __syncthreads();
     } while (stowed);
-    store(&arguments, &share_of_all, sum, row, column, rescues_all);
+#ifdef RESCUES
+    store(&arguments, &share_of_all, moved.sum, row, column, parts_left);
+#else
+    store(&arguments, &share_of_all, sum, row, column, parts_left);
+#endif
 }

@@ -39,6 +39,7 @@
 #include "kernel.h"
 
 #include "epilogue.h"
+#include "store_sum.h"
 #include "thin_tile.h"
 #include "tiles.h"
 
@@ -689,37 +690,6 @@ static __device__ __forceinline__ void leave(slots slots, const work *work, cons
     }
 }
 
-/* The finished sum of element (i, j) of D. */
-static __device__ inline void store(const gemm_arguments *arguments, const block_share *share, int64_t i,
-                                    int64_t j, accumulator sum)
-{
-    if (arguments->partials) {
-        int64_t part = share->problem * arguments->parts + share->part;
-        ((accumulator *)arguments->partials)[(part * arguments->n + j) * arguments->m + i] = sum;
-        return;
-    }
-    const epilogue_arguments *epilogue = &arguments->epilogue;
-    int64_t at_c = share->problem * arguments->stride_c + i + j * arguments->ldc;
-    int64_t at_d = share->problem * arguments->stride_d + i + j * arguments->ldd;
-#if ELEMENT == ELEMENT_F64
-    epilogue_element_f64(epilogue, scalar_f64(arguments->alpha), scalar_f64(arguments->beta), share->problem,
-                         i, j, sum, arguments->c, at_c, arguments->d, at_d);
-#else
-#if ELEMENT == ELEMENT_S8
-    if (epilogue->result_type == ELEMENT_S32) {
-        epilogue_element_s32(epilogue, scalar_s32(arguments->alpha), scalar_s32(arguments->beta),
-                             share->problem, i, j, sum, arguments->c, at_c, arguments->d, at_d);
-        return;
-    }
-    float value = (float)(int32_t)sum;
-#else
-    float value = sum;
-#endif
-    epilogue_scalars scalars = epilogue_scalars_of(epilogue, arguments->alpha, arguments->beta);
-    epilogue_element(epilogue, &scalars, share->problem, i, j, value, arguments->c, at_c, arguments->d, at_d);
-#endif
-}
-
 /* Adds up what the lanes have left and stores it: `count` columns of D, or rows, from `begin` on in the tile. */
 static __device__ inline void add_and_store(const gemm_arguments *arguments, const work *work, slots slots,
                                             int begin, int count)
@@ -736,7 +706,7 @@ static __device__ inline void add_and_store(const gemm_arguments *arguments, con
             }
             int64_t i = work->row + row;
             int64_t j = work->column + begin + column;
-            store(arguments, &work->share, SWAPPED ? j : i, SWAPPED ? i : j, sum);
+            store_sum(arguments, &work->share, SWAPPED ? j : i, SWAPPED ? i : j, sum);
         }
     }
 }

@@ -37,9 +37,20 @@
  *
  * With PLANES=3 an operand is the sum of three bf16 matrices, which hold all 24 bits of an f32 one (kernels/memory/
  * split.cu), as three problems of one map. A stage has TILE_K = 64 bytes of k of all planes, of whose products the six
- * largest are summed, the small ones first, and moved like those of 8-bit floats: the unit cuts its sums. Where the
+ * largest are summed, the small ones first, and moved like those of 8-bit floats: the unit cuts its sums. Where
+ * registers allow and k is long, what the additions round away is kept and given back. Where the
  * planes cannot stand for the operands nothing is stored, and where sums are not finite a warp's part of a tile is not:
  * a row that rescues comes next (verdict.h).
+ *
+ * With PLANES=2 they are two f16 matrices, which hold 22 bits: three products are summed. Each block of 64 rows (columns)
+ * by 64 k of an operand is multiplied by a power of two (common/blocks.h), which is taken back as sums are moved: the
+ * producer puts the factors beside each stage. It also looks through a tile's blocks before it loads any, all lanes of
+ * its warp together; of a tile that they do not hold there comes one stage, empty, whose factors are NaN, and so are the
+ * sums then.
+ *
+ *     with SWAPPED=1      columns of the stage, 64 of A each
+ *                         |  f0  |  f1  |  f2  |
+ *        rows, 64 of B  g |      |      |      |     sum += g * f1 * part in the middle
  *
  * What limits it: 128 x 256 x 64 products of 16 bits are 1024 cycles of the tensor unit, for which 32 KB come
  * from the L2 cache; where all units run, the device's power.
@@ -50,6 +61,7 @@
 #include "../ptx/flag.h"
 #include "../ptx/mbarrier.h"
 #include "../ptx/tensor_copy.h"
+#include "blocks.h"
 #include "epilogue.h"
 #include "tiles.h"
 #include "verdict.h"
@@ -96,6 +108,13 @@
 #define PLANES 1
 #endif
 
+/* Planes of scaled blocks, and how many of these a tile's rows and columns are; their factors, all of a stage. */
+#define SCALED (PLANES == 2)
+#define ROW_BLOCKS (TILE_ROWS / BLOCK_SIDE)
+#define COLUMN_BLOCKS ((WGMMA_N + BLOCK_SIDE - 1) / BLOCK_SIDE)
+#define FACTORS 8
+#define RELEASES (SCALED ? 4 : 1) /* of a stage by a warpgroup */
+
 #define ROW_BYTES 128
 #define ATOM_BYTES 1024                         /* eight rows, after which the swizzle repeats */
 #define ACROSS (ROW_BYTES / 2)                  /* elements of a row of 16-bit elements that lie across */
@@ -124,6 +143,12 @@
 #define MOVES_SUMS (PLANES > 1 || (ELEMENT >= ELEMENT_E4M3 && ACCURACY != ACCURACY_FAST))
 
 /*
+ * Moved sums of planes are compensated (Kahan) for long k, where a thread has registers for a third array: their error
+ * then does not grow with k. Wider tiles are for products of so many of them that nobody else splits k.
+ */
+#define COMPENSATES (PLANES == 3 && WGMMA_N <= 64)
+
+/*
  * Registers in which results wait to be stored while the next tile is multiplied: half as many as the tile has sums are
  * to spare (a few more where the width is no multiple of 64), for all of its 16-bit results or the last of its 32-bit
  * ones: pieces of 64 16-bit results along m, or of 32. Not where moved sums take the registers.
@@ -148,6 +173,8 @@ static_assert(K_BYTES == ROW_BYTES || (K_BYTES == ROW_BYTES / 2 && PLANES > 1),
               "a stage is one row of a swizzle deep");
 static_assert(PLANES == 1 || (SWAPPED && sizeof(element) == 2),
               "planes are of 16-bit types, their rows along n");
+static_assert(!SCALED || (WGMMA_N % BLOCK_SIDE == 0 && CLUSTER == 1 && ROW_BLOCKS + COLUMN_BLOCKS <= FACTORS),
+              "scaled blocks lie in one tile each");
 static_assert(TILE_ROWS == 64 * CONSUMERS, "a consumer has 64 rows");
 static_assert(THREADS_X == WARPGROUP * (CONSUMERS + 1), "one more warpgroup for the producer");
 static_assert(sizeof(element) == 2 || !(ROWS_ACROSS || COLUMNS_ACROSS), "only 16-bit types may lie across");
@@ -174,6 +201,9 @@ typedef struct shared_memory {
     unsigned char buffers[STORING_GROUPS][BUFFERS][BUFFER_BYTES]; /* on D's way to memory */
     float bias[CONSUMERS][WGMMA_N > 64 ? WGMMA_N : 64];
     place places[PLACES]; /* of the pieces of work, in turn */
+#if SCALED
+    float factors[STAGES][FACTORS]; /* of the blocks of rows, then of columns; NaN: the tile is left alone */
+#endif
     uint64_t full[STAGES];
     uint64_t empty[STAGES];
 } shared_memory;
@@ -240,12 +270,16 @@ static __device__ inline int reads_operands(const gemm_arguments *gemm)
     return __shfl_sync(0xffffffffu, !alpha_is_zero(gemm->alpha, gemm->epilogue.result_type), 0);
 }
 
-/* Whether planes do not hold what they are of: then D is for a row that rescues. The whole warp asks. */
+/*
+ * Whether there is nothing to do for any tile: planes do not hold what they are of, and D is for a row that rescues, or
+ * a product before has left nothing. The whole warp asks.
+ */
 static __device__ inline int is_refused(const gemm_arguments *gemm)
 {
-#if PLANES > 1
+#if PLANES > 2
     wait_for_kernels_before();
-    return __shfl_sync(0xffffffffu, verdict_refuses(&gemm->verdict), 0);
+    const uint32_t *left = gemm->verdict.left;
+    return __shfl_sync(0xffffffffu, (left && *left == 0) || verdict_refuses(&gemm->verdict), 0);
 #else
     (void)gemm;
     return 0;
@@ -384,7 +418,116 @@ static __device__ inline int own_columns(uint32_t rank)
     return (int)rank * (WGMMA_N / unit) / CLUSTER * unit;
 }
 
-/* One thread loads everything. What it can work out before it may read it works out while the kernel before ends. */
+#if PLANES > 2
+
+/* Whether a product before has left a part of D to this one, of the tile at `here` those from column `column` on. */
+static __device__ inline int part_is_left(const gemm_arguments *gemm, place here, int column)
+{
+    const uint32_t *earlier = gemm->verdict.earlier;
+    return earlier == 0 ||
+           (column < gemm->n &&
+            earlier[spoiled_place(&gemm->verdict, gemm->m, gemm->n, here.problem, here.row, column)] != 0);
+}
+
+/* Or any part of it. */
+static __device__ inline int tile_is_left(const gemm_arguments *gemm, place here)
+{
+    int left = 0;
+#pragma unroll
+    for (int part = 0; part < TILE_N / SPOILED_COLUMNS; ++part) {
+        left |= part_is_left(gemm, here, here.column + part * SPOILED_COLUMNS);
+    }
+    return left;
+}
+
+#endif
+
+#if SCALED
+
+/*
+ * Where the words of one of a tile's blocks begin, of the first slice: of block number `lane`, the rows' before the
+ * columns'. Beyond the matrix there are those of its last block.
+ */
+static __device__ inline uint32_t words_of_lane(const gemm_arguments *gemm, place here, uint32_t lane)
+{
+    int of_rows = lane < ROW_BLOCKS; /* of B */
+    int64_t blocks = ((of_rows ? gemm->n : gemm->m) + BLOCK_SIDE - 1) / BLOCK_SIDE;
+    int64_t block = (of_rows ? here.column : here.row) / BLOCK_SIDE + (of_rows ? lane : lane - ROW_BLOCKS);
+    int64_t problem = (of_rows ? gemm->stride_b : gemm->stride_a) != 0 ? here.problem : 0;
+    block = problem * blocks + (block < blocks ? block : blocks - 1);
+    return (uint32_t)block * (uint32_t)gemm->verdict.slices + (of_rows ? (uint32_t)gemm->verdict.count_a : 0);
+}
+
+/*
+ * Whether a tile has blocks that do not hold enough of what is multiplied, see blocks.h. The warp asks; a lane looks at
+ * one slice of all blocks at a time. What remains of two blocks less what they leave out is summed over k.
+ */
+static __device__ inline int tile_is_refused(const gemm_arguments *gemm, uint32_t own_words)
+{
+    const uint32_t *words = gemm->verdict.words;
+    int32_t slices = gemm->verdict.slices;
+    uint32_t places[ROW_BLOCKS + COLUMN_BLOCKS];
+    float margins[ROW_BLOCKS][COLUMN_BLOCKS] = {{0}};
+#pragma unroll
+    for (int i = 0; i < ROW_BLOCKS + COLUMN_BLOCKS; ++i) {
+        places[i] = __shfl_sync(0xffffffffu, own_words, i) + threadIdx.x % 32;
+    }
+#pragma unroll 1
+    for (int32_t slice = (int32_t)(threadIdx.x % 32); slice < slices; slice += 32) {
+        int32_t length = slice_length(gemm->k, slices, slice);
+        uint32_t found[ROW_BLOCKS + COLUMN_BLOCKS];
+#pragma unroll
+        for (int i = 0; i < ROW_BLOCKS + COLUMN_BLOCKS; ++i) {
+            found[i] = words[places[i]];
+            places[i] += 32;
+        }
+#pragma unroll
+        for (int i = 0; i < ROW_BLOCKS; ++i) {
+#pragma unroll
+            for (int j = 0; j < COLUMN_BLOCKS; ++j) {
+                uint32_t row = found[i];
+                uint32_t column = found[ROW_BLOCKS + j];
+                int32_t common = block_count(row) + block_count(column) - length;
+                int32_t margin = BLOCK_EVIDENCE * (common > 0 ? common : 0) - length;
+                margins[i][j] += (float)margin * (block_scale(row) * block_scale(column));
+            }
+        }
+    }
+    int refused = 0;
+#pragma unroll
+    for (int i = 0; i < ROW_BLOCKS; ++i) {
+#pragma unroll
+        for (int j = 0; j < COLUMN_BLOCKS; ++j) {
+            float margin = margins[i][j];
+#pragma unroll
+            for (int lanes = 16; lanes > 0; lanes /= 2) {
+                margin += __shfl_xor_sync(0xffffffffu, margin, lanes);
+            }
+            refused |= !(margin >= 0); /* what is no number too */
+        }
+    }
+    return refused;
+}
+
+/* Writes the factors of a stage, whose k begin at k: each lane that of its block. */
+static __device__ inline void put_factors(float factors[FACTORS], const gemm_arguments *gemm,
+                                          uint32_t own_words, int k, int refused)
+{
+    int32_t last = gemm->verdict.slices - 1;
+    int32_t slice = k / BLOCK_SIDE < last ? k / BLOCK_SIDE : last;
+    if (threadIdx.x < ROW_BLOCKS + COLUMN_BLOCKS) {
+        float scale = block_scale(gemm->verdict.words[own_words + (uint32_t)slice]) / (1 << BLOCK_TOP);
+        factors[threadIdx.x] = refused ? __uint_as_float(0x7fffffffu) : scale;
+    }
+    __syncwarp();
+}
+
+#endif
+
+/*
+ * One thread loads everything, of scaled planes the first of the warp, whose others look through the blocks' words
+ * with it. What it can work out before it may read it works out while the kernel before ends.
+ */
 static __device__ inline void produce(const tensor_gemm_arguments *arguments, shared_memory *shared,
                                       uint32_t rank, int reads)
 {
@@ -395,6 +538,7 @@ static __device__ inline void produce(const tensor_gemm_arguments *arguments, sh
     int column_problems = (SWAPPED ? gemm->stride_a : gemm->stride_b) != 0;
     int columns_begin = own_columns(rank);
     int columns_count = own_columns(rank + 1) - columns_begin;
+    const int leads = !SCALED || threadIdx.x == 0;
     position at = {0, 0};
     walk way = walk_begin(arguments, reads);
     piece work;
@@ -405,16 +549,37 @@ static __device__ inline void produce(const tensor_gemm_arguments *arguments, sh
         int row_plane = (row_problems ? here.problem : 0) * PLANES;
         int column_plane = (column_problems ? here.problem : 0) * PLANES;
         int k = here.part * (int)gemm->k_per_part + (int)work.first * TILE_K;
-        shared->places[number % PLACES] = here;
+        if (leads) {
+            shared->places[number % PLACES] = here;
+        }
         if (number == 0) {
             wait_for_kernels_before();
         }
-        for (uint32_t steps = work.count; steps > 0; --steps) {
+        uint32_t steps = work.count;
+#if SCALED
+        uint32_t words = words_of_lane(gemm, here, threadIdx.x);
+        int refused = steps > 0 && tile_is_refused(gemm, words);
+#elif PLANES > 2
+        steps = gemm->verdict.earlier && !tile_is_left(gemm, here) ? 0 : steps;
+#endif
+        for (; steps > 0; --steps) {
             stage *to = &shared->stages[at.stage];
             uint64_t *full = &shared->full[at.stage];
             mbarrier_wait(&shared->empty[at.stage], at.parity ^ 1);
-            mbarrier_arrive_expect(full, sizeof(stage));
-            for (int plane = 0; plane < PLANES; ++plane) {
+#if SCALED
+            put_factors(shared->factors[at.stage], gemm, words, k, refused);
+            if (refused) {
+                if (leads) {
+                    mbarrier_arrive(full);
+                }
+                step_on(&at);
+                break;
+            }
+#endif
+            if (leads) {
+                mbarrier_arrive_expect(full, sizeof(stage));
+            }
+            for (int plane = 0; plane < PLANES && leads; ++plane) {
                 load_rows(to->rows[plane], row_map, full, ROWS_ACROSS, TILE_ROWS, row, k, row_plane + plane,
                           1);
                 load_rows(to->columns[plane] + columns_begin * K_BYTES, column_map, full, COLUMNS_ACROSS,
@@ -480,12 +645,15 @@ static __device__ inline void multiply_stage(wgmma_sum sum[WGMMA_SUMS], operand_
     wgmma_commit();
 }
 
-/* Tells the producers of all blocks of the cluster that this warpgroup is through with a stage. */
+/*
+ * Tells the producers of all blocks of the cluster that this warpgroup is through with a stage. Instructions read stages
+ * for all of its warps; factors each warp reads itself, and says so itself.
+ */
 static __device__ inline void release(shared_memory *shared, uint32_t number)
 {
     uint32_t thread = threadIdx.x % WARPGROUP;
     if (CLUSTER == 1) {
-        if (thread == 0) {
+        if (thread % (WARPGROUP / RELEASES) == 0) {
             mbarrier_arrive(&shared->empty[number]);
         }
     } else if (thread < CLUSTER) {
@@ -500,6 +668,60 @@ static __device__ inline void clear(wgmma_sum sum[WGMMA_SUMS])
         sum[i] = 0;
     }
 }
+
+#if SCALED
+
+/* What a consumer's sums of a stage are multiplied with, a number for each block of columns; 1 where they are to be NaN. */
+static __device__ inline int read_factors(float factors[COLUMN_BLOCKS], const float from[FACTORS],
+                                          int consumer)
+{
+    float of_rows = from[consumer];
+#pragma unroll
+    for (int i = 0; i < COLUMN_BLOCKS; ++i) {
+        factors[i] = of_rows * from[ROW_BLOCKS + i];
+    }
+    return __shfl_sync(0xffffffffu, of_rows != of_rows, 0);
+}
+
+/* Makes sums what the tile is not stored for. */
+static __device__ inline void spoil(wgmma_sum sum[WGMMA_SUMS])
+{
+#pragma unroll
+    for (int i = 0; i < WGMMA_SUMS; ++i) {
+        sum[i] = __uint_as_float(0x7fffffffu);
+    }
+}
+
+#endif
+
+#if MOVES_SUMS && !SCALED
+
+static __device__ inline void add(wgmma_sum sum[WGMMA_SUMS], const wgmma_sum part[WGMMA_SUMS])
+{
+#pragma unroll
+    for (int i = 0; i < WGMMA_SUMS; ++i) {
+        sum[i] += part[i];
+    }
+}
+
+#endif
+
+#if COMPENSATES
+
+/* The same less what sum has had too much of, which is found anew. What is not finite stays so. */
+static __device__ inline void add_compensated(wgmma_sum sum[WGMMA_SUMS], wgmma_sum excess[WGMMA_SUMS],
+                                              const wgmma_sum part[WGMMA_SUMS])
+{
+#pragma unroll
+    for (int i = 0; i < WGMMA_SUMS; ++i) {
+        float added = __fsub_rn(part[i], excess[i]);
+        float next = __fadd_rn(sum[i], added);
+        excess[i] = __fsub_rn(__fsub_rn(next, sum[i]), added);
+        sum[i] = next;
+    }
+}
+
+#endif
 
 /* What a consumer has at hand. */
 typedef struct consumer_state {
@@ -524,9 +746,23 @@ static __device__ __forceinline__ void sum_products(wgmma_sum sum[WGMMA_SUMS], c
 #if MOVES_SUMS
     wgmma_sum part[WGMMA_SUMS];
     clear(sum);
+#if COMPENSATES
+    int compensates = self->arguments->gemm.verdict.long_k;
+    wgmma_sum excess[WGMMA_SUMS]; /* what sum has more than was added to it */
+    clear(excess);
+#endif
 #pragma unroll 1
     for (uint32_t step = 0; step < steps; ++step) {
         mbarrier_wait(&self->shared->full[self->at.stage], self->at.parity);
+#if SCALED
+        float factors[COLUMN_BLOCKS];
+        if (read_factors(factors, self->shared->factors[self->at.stage], self->number)) {
+            spoil(sum);
+            release(self->shared, self->at.stage);
+            step_on(&self->at);
+            break;
+        }
+#endif
         wgmma_hold(part);
         wgmma_fence();
         multiply_stage(part, self->places, self->at.stage, 0);
@@ -534,10 +770,20 @@ static __device__ __forceinline__ void sum_products(wgmma_sum sum[WGMMA_SUMS], c
         wgmma_hold(part);
         release(self->shared, self->at.stage);
         step_on(&self->at);
+#if SCALED
 #pragma unroll
         for (int i = 0; i < WGMMA_SUMS; ++i) {
-            sum[i] += part[i];
+            sum[i] = fmaf(part[i], factors[i / (BLOCK_SIDE / 2)], sum[i]);
         }
+#elif COMPENSATES
+        if (compensates) {
+            add_compensated(sum, excess, part);
+        } else {
+            add(sum, part);
+        }
+#else
+        add(sum, part);
+#endif
 #if LATE_WORDS > 0
         store_late(self->arguments, self->shared, &self->late, self->pieces - 1, self->number);
 #endif
@@ -648,7 +894,10 @@ static __device__ inline void add_earlier_steps(const tensor_gemm_arguments *arg
 
 #if PLANES > 1
 
-/* Whether a warp's part of a tile has sums that are not finite, which it notes either way; all lanes agree. */
+/*
+ * Whether a warp's part of a tile has sums that are not finite, which it notes either way, or was not left to this
+ * product; all lanes agree.
+ */
 static __device__ inline int note_spoiled(standing at, const gemm_arguments *gemm, place here,
                                           const wgmma_sum sum[WGMMA_SUMS])
 {
@@ -659,10 +908,25 @@ static __device__ inline int note_spoiled(standing at, const gemm_arguments *gem
     }
     int spoiled = __shfl_sync(0xffffffffu, __any_sync(0xffffffffu, probe != 0), 0);
     int column = here.column + 16 * at.warp;
+    int is_left = 1;
+#if PLANES > 2
+    is_left = __shfl_sync(0xffffffffu, part_is_left(gemm, here, column), 0);
+    spoiled &= is_left;
+#endif
     if (at.lane == 0 && here.row < gemm->m && column < gemm->n) {
-        *spoiled_word(&gemm->verdict, gemm->m, gemm->n, here.problem, here.row, column) = (uint32_t)spoiled;
+        int64_t at_word = spoiled_place(&gemm->verdict, gemm->m, gemm->n,
+                                        here.problem * gemm->parts + here.part, here.row, column);
+        gemm->verdict.spoiled[at_word] = (uint32_t)spoiled;
+#if SCALED
+        if (spoiled) {
+            int64_t rows = gemm->m - here.row < TILE_M ? gemm->m - here.row : TILE_M;
+            int64_t columns = gemm->n - column < SPOILED_COLUMNS ? gemm->n - column : SPOILED_COLUMNS;
+            *gemm->verdict.left = 1;
+            atomicAdd(gemm->verdict.count_left, (unsigned long long)(rows * columns));
+        }
+#endif
     }
-    return spoiled;
+    return spoiled || !is_left;
 }
 
 #endif
@@ -680,8 +944,11 @@ static __device__ inline void consume(const tensor_gemm_arguments *arguments, sh
     self.number = consumer;
     self.pieces = 0;
     int plain = epilogue_is_plain(gemm);
-    /* Where nothing is read nobody waits for the producer, and it may be any number of places ahead. */
+    /* Where nothing is read of a tile nobody waits for the producer, and it may be any number of places ahead. */
     int places_hold = reads && gemm->k > 0;
+#if PLANES > 2
+    places_hold &= gemm->verdict.earlier == 0;
+#endif
 #if LATE_WORDS > 0
     int late = places_hold && result_bytes(gemm) > 1;
     self.late.left = 0;
@@ -691,6 +958,11 @@ static __device__ inline void consume(const tensor_gemm_arguments *arguments, sh
     for (; walk_on(arguments, &way, &work, reads); ++self.pieces) {
         wgmma_sum sum[WGMMA_SUMS];
         float value[WGMMA_SUMS];
+#if PLANES > 2
+        if (gemm->verdict.earlier && !tile_is_left(gemm, place_of_piece(arguments, &work, block_rank()))) {
+            work.count = 0;
+        }
+#endif
         sum_products(sum, &self, work.count);
         int last = walk_is_over(arguments, &way);
         if (CLUSTER > 1 && last) {
@@ -712,10 +984,16 @@ static __device__ inline void consume(const tensor_gemm_arguments *arguments, sh
         place here = places_hold ? shared->places[self.pieces % PLACES]
                                  : place_of_piece(arguments, &work, block_rank());
         here = part_of_consumer(here, consumer);
+#if PLANES > 1
+        int left_alone = note_spoiled(at, gemm, here, sum);
+#endif
         values_of_sums(at, gemm, here, sum, value, shared->bias[consumer], consumer, plain);
         place_of_tile tile = place_of_storers(gemm, here, at);
+        if (last) {
+            meet(consumer); /* the stages that it goes out through were every warp's to read */
+        }
 #if PLANES > 1
-        if (note_spoiled(at, gemm, here, sum)) {
+        if (left_alone) {
             continue;
         }
 #endif
@@ -740,6 +1018,10 @@ static __device__ inline void consume(const tensor_gemm_arguments *arguments, sh
     }
 }
 
+/* Registers a thread, of 168 for each when the block begins; a producer of planes wants more. */
+#define PRODUCER_REGISTERS (PLANES > 1 ? 56 : 40)
+#define CONSUMER_REGISTERS (PLANES > 1 ? 224 : 232)
+
 #define KERNEL_CLUSTER __cluster_dims__(CLUSTER, 1, 1)
 #define THREADS_THAT_MEET (32 + CONSUMERS * WARPGROUP) /* the producer's warp and the consumers */
 
@@ -762,7 +1044,7 @@ static __device__ inline void make_barriers(const tensor_gemm_arguments *argumen
     if (threadIdx.x == 0) {
         for (int s = 0; s < STAGES; ++s) {
             mbarrier_init(&shared->full[s], 1);
-            mbarrier_init(&shared->empty[s], CONSUMERS * CLUSTER);
+            mbarrier_init(&shared->empty[s], CONSUMERS * CLUSTER * RELEASES);
         }
         mbarrier_init_fence();
         tensor_map_prefetch(&arguments->a);
@@ -793,14 +1075,14 @@ KERNEL __launch_bounds__(THREADS_X, 1) KERNEL_CLUSTER
     }
     if (warp < 4) {
 #if CONSUMERS == 2
-        registers_shrink_to(40);
+        registers_shrink_to(PRODUCER_REGISTERS);
 #endif
         if (CLUSTER > 1) {
             cluster_wait();
         }
         if (warp == 0) {
             int reads = reads_operands(&arguments.gemm);
-            if (!is_refused(&arguments.gemm) && threadIdx.x == 0) {
+            if (!is_refused(&arguments.gemm) && (SCALED || threadIdx.x == 0)) {
                 produce(&arguments, shared, block_rank(), reads);
             }
             __syncwarp();
@@ -810,7 +1092,7 @@ KERNEL __launch_bounds__(THREADS_X, 1) KERNEL_CLUSTER
         }
     } else {
 #if CONSUMERS == 2
-        registers_grow_to(232);
+        registers_grow_to(CONSUMER_REGISTERS);
 #endif
         if (CLUSTER == 1) {
             barrier_sync(0, THREADS_THAT_MEET);

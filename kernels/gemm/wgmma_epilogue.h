@@ -440,7 +440,8 @@ static __device__ __forceinline__ edges edges_of(const char *first, int bytes)
  *
  *     | . . e e e e e e | 16 bytes | 16 bytes | ... | e e . . . . . . |
  *
- * What lies at 16 bytes goes so, eight lanes a column; then the elements at the edges one by one.
+ * What lies at 16 bytes goes so, eight lanes a column; then the elements at the edges one by one. Elements of four bytes
+ * go one a lane: a whole warp's are one access anyhow.
  */
 static __device__ __forceinline__ void copy_out(standing at, const unsigned char *buffer,
                                                 const destination *to, int m, int n, int width, int bytes)
@@ -460,6 +461,18 @@ static __device__ __forceinline__ void copy_out(standing at, const unsigned char
             if (column < columns && index % 8 * 16 < length) {
                 *(uint4 *)(first + column * to->ld_bytes + index % 8 * 16) =
                     *(const uint4 *)(buffer + piece_at(column, index % 8));
+            }
+        }
+        return;
+    }
+    if (bytes == 4) {
+#pragma unroll 4
+        for (int row = 0; row < BUFFER_ROWS; row += STORERS / 32) {
+            int column = row + index / 32;
+            int lane = index % 32;
+            if (column < columns && lane < rows) {
+                *(uint32_t *)(first + column * to->ld_bytes + lane * 4) =
+                    *(const uint32_t *)(buffer + piece_at(column, lane / 4) + lane % 4 * 4);
             }
         }
         return;
@@ -711,6 +724,7 @@ static __device__ __forceinline__ void store_late_piece(const tensor_gemm_argume
         send(at, arguments, buffer, &tile, m, 0);
     } else {
         carry(at, arguments, buffer, &tile, m, 0, bytes);
+        __syncwarp(); /* instructions of whole warpgroups follow */
     }
 }
 

@@ -10,7 +10,8 @@
  *     partials   problem 0: | part 0 | part 1 | .. | part P-1 |  problem 1: | part 0 | ..
  *                              e        e               e          element e = i + j * m of each
  *
- * One thread adds one element, always from part 0 up, so that the same call gives the same bits. A warp
+ * One thread adds one element, always from part 0 up, so that the same call gives the same bits. Of f32 it keeps what
+ * each addition rounds away, and gives it back (Kahan): so many parts are as good as few. A warp
  * reads 128 (or 256) bytes in a row of each part. K is split where D is small, and the parts have
  * just been written: they come from the L2 cache, and what counts is that AT_ONCE loads of a thread are on
  * the way together. Wider loads would leave fewer threads, and D has few elements as it is.
@@ -46,10 +47,31 @@ static __device__ inline place place_of(int64_t index, int64_t m, int64_t n, int
     return place;
 }
 
+/* A sum, and how much it is more than what was added to it. */
+typedef struct running_sum {
+    accumulator sum;
+    accumulator excess;
+} running_sum;
+
+static __device__ inline running_sum add_part(running_sum before, accumulator part)
+{
+    running_sum after = before;
+#if ELEMENT == ELEMENT_F32
+    float added = __fsub_rn(part, before.excess);
+    after.sum = __fadd_rn(before.sum, added);
+    float excess = __fsub_rn(__fsub_rn(after.sum, before.sum), added);
+    /* What is not finite comes out as a plain sum has it. */
+    after.excess = fabsf(excess) < __uint_as_float(0x7f800000u) ? excess : 0;
+#else
+    after.sum += part;
+#endif
+    return after;
+}
+
 /* The sum over the parts that begin at `part` and are `size` elements long. */
 static __device__ inline accumulator sum_parts(const accumulator *part, int64_t size, int32_t parts)
 {
-    accumulator sum = 0;
+    running_sum running = {0, 0};
     int32_t p = 0;
     for (; p + AT_ONCE <= parts; p += AT_ONCE) {
         accumulator values[AT_ONCE];
@@ -59,13 +81,13 @@ static __device__ inline accumulator sum_parts(const accumulator *part, int64_t 
         }
 #pragma unroll
         for (int u = 0; u < AT_ONCE; u++) {
-            sum += values[u];
+            running = add_part(running, values[u]);
         }
     }
     for (; p < parts; p++) {
-        sum += part[p * size];
+        running = add_part(running, part[p * size]);
     }
-    return sum;
+    return running.sum;
 }
 
 /* From the sum of an element to D. With alpha 0 the products were not summed: whatever the parts hold, it is 0. */
@@ -78,6 +100,11 @@ static __device__ inline void finish_element(const reduce_arguments *arguments, 
     int nothing = alpha_is_zero(arguments->alpha, epilogue->result_type);
     accumulator sum = nothing ? 0 : sum_parts(part, size, arguments->parts);
 #if ELEMENT == ELEMENT_F64
+    if (epilogue->result_type != ELEMENT_F64) {
+        epilogue_element_narrowed(epilogue, arguments->alpha, arguments->beta, place->problem, place->i,
+                                  place->j, sum, arguments->c, at_c, arguments->d, at_d);
+        return;
+    }
     epilogue_element_f64(epilogue, scalar_f64(arguments->alpha), scalar_f64(arguments->beta), place->problem,
                          place->i, place->j, sum, arguments->c, at_c, arguments->d, at_d);
 #else

@@ -35,15 +35,17 @@
 #include "kernel.h"
 
 #include "epilogue.h"
+#include "parts.h"
 #define PACKS_JOINED 2 /* packs of f32 whose parts are a pack in each plane */
 #include "pieces.h"
 #include "verdict.h"
 
 #define STRIP (PACKS_JOINED * PACK) /* elements of such packs */
-#define PARTS 3                     /* planes */
-#define AT_ONCE 2                   /* strips whose loads a thread has under way */
+#define PARTS PLANES
+#define AT_ONCE 2 /* strips whose loads a thread has under way */
 #define WARPS (THREADS_X / 32)
 
+static_assert(PARTS == 3, "a third part has what two leave");
 static_assert(THREADS_X % 32 == 0 && WARPS <= 32, "whole warps, and one warp for their words");
 
 /* Where a strip stands: a number of three digits, to which a step is added without a division. */
@@ -135,15 +137,8 @@ static __device__ inline uint32_t pack_finite(float low, float high)
 static __device__ inline void split_pair(uint32_t low, uint32_t high, uint32_t *first, uint32_t *second,
                                          uint32_t *third)
 {
-    float left_low = __uint_as_float(low);
-    float left_high = __uint_as_float(high);
-    *first = pack_finite(left_low, left_high);
-    left_low = __fsub_rn(left_low, f32_from_bf16((uint16_t)*first));
-    left_high = __fsub_rn(left_high, f32_from_bf16((uint16_t)(*first >> 16)));
-    *second = pack_bf16(left_low, left_high);
-    left_low = __fsub_rn(left_low, f32_from_bf16((uint16_t)*second));
-    left_high = __fsub_rn(left_high, f32_from_bf16((uint16_t)(*second >> 16)));
-    *third = pack_bf16(left_low, left_high);
+    *first = pack_finite(__uint_as_float(low), __uint_as_float(high));
+    split_further(__uint_as_float(low), __uint_as_float(high), *first, second, third);
 }
 
 /* Writes the parts of a strip, `plane` packs apart; returns what has been seen then. */
@@ -214,8 +209,9 @@ KERNEL __launch_bounds__(THREADS_X, MIN_BLOCKS) KERNEL_NAME(const split_argument
     wait_for_kernels_before();
     let_next_kernel_begin();
     range seen = {0, 0};
-    /* The product will not look at what it need not multiply by 0, and has nothing to fear of it. */
-    if (!alpha_is_zero(arguments.alpha, ELEMENT_F32)) {
+    /* The product will not look at what it need not multiply by 0, or is not left to it, and has nothing to fear of it. */
+    int is_wanted = arguments.left == 0 || *arguments.left != 0;
+    if (is_wanted && !alpha_is_zero(arguments.alpha, ELEMENT_F32)) {
         int of_a = blockIdx.x < (uint32_t)arguments.blocks_a;
         uint32_t blocks_a = (uint32_t)arguments.blocks_a;
         seen = split_share(of_a ? &arguments.a : &arguments.b, of_a ? blockIdx.x : blockIdx.x - blocks_a,

@@ -36,6 +36,7 @@ void cpu_widen(carat_type type, const void *from, int64_t count, float *to);
 
 /* Rounded once, to nearest even; e4m3 and s8 saturate. */
 void cpu_narrow(carat_type type, const float *from, int64_t count, void *to);
+void cpu_narrow_f64(carat_type type, const double *from, int64_t count, void *to);
 
 /* ---- Around the product (elementwise.c) ---- */
 

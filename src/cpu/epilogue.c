@@ -6,6 +6,8 @@
  * column by column, a run of rows at a time that stays in the first-level cache:
  *
  *     sums --scale--> values --+ beta C--> --+ bias--> --act, scale_d--> --round--> D
+ *
+ * in f64 where the sums are f64, in s32 where D is s32, else in f32.
  */
 #include "activation.h"
 #include "cpu.h"
@@ -106,6 +108,59 @@ static void finish_f32(const struct problem *p, const struct operands *operands,
     }
 }
 
+/* ---- f64 sums of narrower floats, in best accuracy: all in f64, rounded once ---- */
+
+/* The bias of D's rows from row on and of that column, added. */
+static void add_bias_wide(const struct problem *p, const void *bias, int64_t row, int64_t column,
+                          int64_t count, double *values)
+{
+    size_t bytes = carat_type_size(p->type_bias);
+    float widened[RUN];
+    cpu_widen(p->type_bias, (const char *)bias + (size_t)(p->bias_along_n ? column : row) * bytes,
+              p->bias_along_n ? 1 : count, widened);
+    for (int64_t e = 0; e < count; e++) {
+        values[e] += widened[p->bias_along_n ? 0 : e];
+    }
+}
+
+static void finish_wide(const struct problem *p, const struct operands *operands, const struct block *block)
+{
+    double alpha = *(const float *)operands->alpha;
+    double beta = *(const float *)operands->beta;
+    double scale = operands->scale_d ? *operands->scale_d : 1.0;
+    size_t bytes = carat_type_size(p->type_cd);
+    double values[RUN];
+    float of_c[RUN];
+    alpha *= operands->scale_a ? *operands->scale_a : 1.0;
+    alpha *= operands->scale_b ? *operands->scale_b : 1.0;
+    for (int64_t j = 0; j < block->columns; j++) {
+        int64_t column = block->column + j;
+        for (int64_t i = 0; i < block->rows; i += RUN) {
+            int64_t row = block->row + i;
+            int64_t count = least(RUN, block->rows - i);
+            const double *sums = block->sums ? (const double *)block->sums + i + j * block->rows : NULL;
+            for (int64_t e = 0; e < count; e++) {
+                values[e] = sums ? alpha * sums[e] : 0;
+            }
+            if (beta != 0) {
+                cpu_widen(p->type_cd, (const char *)operands->c + (size_t)(row + column * p->ldc) * bytes,
+                          count, of_c);
+                for (int64_t e = 0; e < count; e++) {
+                    values[e] += beta * of_c[e];
+                }
+            }
+            if (p->bias) {
+                add_bias_wide(p, operands->bias, row, column, count, values);
+            }
+            for (int64_t e = 0; e < count; e++) {
+                values[e] = scale * activate_f64(p->activation, values[e]);
+            }
+            cpu_narrow_f64(p->type_cd, values, count,
+                           (char *)operands->d + (size_t)(row + column * p->ldd) * bytes);
+        }
+    }
+}
+
 /* ---- f64 ---- */
 
 static double last_steps_f64(const struct problem *p, const void *bias, int64_t row, int64_t column,
@@ -160,6 +215,10 @@ static void finish_s32(const struct problem *p, const struct operands *operands,
 
 void cpu_finish(const struct problem *problem, const struct operands *operands, const struct block *block)
 {
+    if (problem_sum_type(problem) == CARAT_F64 && problem_scalar_type(problem) != CARAT_F64) {
+        finish_wide(problem, operands, block);
+        return;
+    }
     switch (problem_scalar_type(problem)) {
     case CARAT_F64:
         finish_f64(problem, operands, block);

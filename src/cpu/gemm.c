@@ -19,9 +19,15 @@
  *     s32         the halves of x = 2^16 high + low in f64 panels, each product of halves exact;
  *                 s32 sums: low*low + 2^16 (high*low + low*high) modulo 2^32
  *     f32, f64    copied, where a size or a leading dimension is beyond the BLAS's int
+ *
+ * In best accuracy no BLAS serves f64, and f32 is as the others:
+ *
+ *     f32, f16, bf16, e4m3, e5m2    f64 panels, in which the products are exact; f64 sums, rounded once
+ *     f64         copied; sums with what their roundings lose beside them (Ogita, Rump and Oishi, 2005)
  */
 #include <cblas.h>
 #include <limits.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,7 +47,7 @@ struct shape {
 struct scratch {
     void *a;
     void *b;
-    void *product; /* where it is not added to the sums by the BLAS */
+    void *product; /* where it is not added to the sums by the BLAS; or what the sums have lost */
     void *sums;
 };
 
@@ -58,6 +64,9 @@ struct arithmetic {
     /* Adds the product of the loaded panels to the sums, or makes it the sums where first. */
     void (*multiply)(const struct problem *problem, struct shape shape, const struct scratch *scratch,
                      bool first);
+
+    /* Makes the sums whole once k is through; NULL where they are. */
+    void (*settle)(struct shape shape, const struct scratch *scratch);
 };
 
 static CBLAS_TRANSPOSE blas_op(bool transposed) { return transposed ? CblasTrans : CblasNoTrans; }
@@ -70,6 +79,25 @@ static void load_as_f32(carat_type type, void *panel, const void *from, int64_t 
     size_t bytes = carat_type_size(type);
     for (int64_t j = 0; j < columns; j++) {
         cpu_widen(type, (const char *)from + (size_t)(j * ld) * bytes, rows, (float *)panel + j * rows);
+    }
+}
+
+/* Any type that f32 can hold, as f64. */
+static void load_as_f64(carat_type type, void *panel, const void *from, int64_t rows, int64_t columns,
+                        int64_t ld)
+{
+    enum { RUN = 512 };
+    size_t bytes = carat_type_size(type);
+    float run[RUN];
+    for (int64_t j = 0; j < columns; j++) {
+        double *to = (double *)panel + j * rows;
+        for (int64_t i = 0; i < rows; i += RUN) {
+            int64_t count = rows - i < RUN ? rows - i : RUN;
+            cpu_widen(type, (const char *)from + (size_t)(i + j * ld) * bytes, count, run);
+            for (int64_t e = 0; e < count; e++) {
+                to[i + e] = run[e];
+            }
+        }
     }
 }
 
@@ -127,6 +155,51 @@ static void multiply_f64(const struct problem *p, struct shape shape, const stru
     dgemm(p, shape, scratch->a, scratch->b, first ? 0.0 : 1.0, scratch->sums);
 }
 
+/* One more product for a sum, and for what the sum's roundings have lost. */
+static void add_compensated(double x, double y, double *sum, double *lost)
+{
+    double product = x * y;
+    double product_error = fma(x, y, -product);
+    double next = *sum + product;
+    double added = next - *sum;
+    double sum_error = (*sum - (next - added)) + (product - added);
+    *sum = next;
+    *lost += sum_error + product_error;
+}
+
+static void multiply_compensated(const struct problem *p, struct shape shape, const struct scratch *scratch,
+                                 bool first)
+{
+    const double *a = scratch->a;
+    const double *b = scratch->b;
+    double *sums = scratch->sums;
+    double *lost = scratch->product;
+    if (first) {
+        memset(sums, 0, (size_t)(shape.m * shape.n) * sizeof(*sums));
+        memset(lost, 0, (size_t)(shape.m * shape.n) * sizeof(*lost));
+    }
+    for (int64_t j = 0; j < shape.n; j++) {
+        for (int64_t l = 0; l < shape.k; l++) {
+            double y = p->trans_b ? b[j + l * shape.n] : b[l + j * shape.k];
+            const double *x = p->trans_a ? a + l : a + l * shape.m;
+            int64_t step = p->trans_a ? shape.k : 1;
+            for (int64_t i = 0; i < shape.m; i++) {
+                add_compensated(x[i * step], y, &sums[i + j * shape.m], &lost[i + j * shape.m]);
+            }
+        }
+    }
+}
+
+/* A sum that is infinite or no number has lost nothing that counts. */
+static void settle_compensated(struct shape shape, const struct scratch *scratch)
+{
+    double *sums = scratch->sums;
+    const double *lost = scratch->product;
+    for (int64_t i = 0; i < shape.m * shape.n; i++) {
+        sums[i] += isfinite(lost[i]) ? lost[i] : 0;
+    }
+}
+
 static void multiply_s8(const struct problem *p, struct shape shape, const struct scratch *scratch,
                         bool first)
 {
@@ -164,10 +237,16 @@ static void multiply_s32(const struct problem *p, struct shape shape, const stru
 
 static const struct arithmetic *arithmetic_of(const struct problem *p)
 {
-    static const struct arithmetic in_f32 = {1024, 4, 0, 4, load_as_f32, multiply_f32};
-    static const struct arithmetic in_f64 = {1024, 8, 0, 8, load_f64, multiply_f64};
-    static const struct arithmetic of_s8 = {1024, 4, 4, 4, load_as_f32, multiply_s8};
-    static const struct arithmetic of_s32 = {512, 16, 8, 4, load_s32, multiply_s32};
+    static const struct arithmetic in_f32 = {1024, 4, 0, 4, load_as_f32, multiply_f32, NULL};
+    static const struct arithmetic in_f64 = {1024, 8, 0, 8, load_f64, multiply_f64, NULL};
+    static const struct arithmetic of_s8 = {1024, 4, 4, 4, load_as_f32, multiply_s8, NULL};
+    static const struct arithmetic of_s32 = {512, 16, 8, 4, load_s32, multiply_s32, NULL};
+    static const struct arithmetic wide = {1024, 8, 0, 8, load_as_f64, multiply_f64, NULL};
+    static const struct arithmetic compensated = {
+        512, 8, 8, 8, load_f64, multiply_compensated, settle_compensated};
+    if (problem_wants_best(p)) {
+        return p->type_a == CARAT_F64 ? &compensated : &wide;
+    }
     switch (p->type_a) {
     case CARAT_F64:
         return &in_f64;
@@ -217,6 +296,9 @@ static void gemm_by_panels(const struct arithmetic *arithmetic, const struct pro
                            scratch->b);
                 arithmetic->multiply(p, shape, scratch, l == 0);
             }
+            if (arithmetic->settle && scratch->sums) {
+                arithmetic->settle(shape, scratch);
+            }
             cpu_finish(p, operands, &(struct block){i, j, shape.m, shape.n, scratch->sums});
         }
     }
@@ -226,8 +308,8 @@ static void gemm_by_panels(const struct arithmetic *arithmetic, const struct pro
 
 static bool fits_blas(const struct problem *p)
 {
-    return (p->type_a == CARAT_F32 || p->type_a == CARAT_F64) && p->m <= INT_MAX && p->n <= INT_MAX &&
-           p->k <= INT_MAX && p->lda <= INT_MAX && p->ldb <= INT_MAX && p->ldd <= INT_MAX;
+    return (p->type_a == CARAT_F32 || p->type_a == CARAT_F64) && !problem_wants_best(p) && p->m <= INT_MAX &&
+           p->n <= INT_MAX && p->k <= INT_MAX && p->lda <= INT_MAX && p->ldb <= INT_MAX && p->ldd <= INT_MAX;
 }
 
 /* Whether anything is done to alpha * sum + beta * C. */
@@ -354,6 +436,11 @@ static const char *how_multiplied(const struct problem *p)
         return "no product, as k is 0";
     }
     bool direct = fits_blas(p);
+    if (problem_wants_best(p)) {
+        return p->type_a == CARAT_F64
+                   ? "f64 in panels, summed with what roundings lose beside, not by the BLAS"
+                   : "floats widened to f64 in panels, to dgemm, whose products of them are exact";
+    }
     switch (p->type_a) {
     case CARAT_F32:
         return direct ? "sgemm as it is" : "copied in panels for its 32-bit sizes, to sgemm";

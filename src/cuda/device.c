@@ -105,6 +105,7 @@ static void destroy(struct device *base)
     driver.cuCtxSynchronize();
     host_sets_destroy(device);
     workspace_pool_destroy(&device->pool);
+    count_left_free(device);
     kernels_unload(device);
     device_leave(device, pushed);
     driver.cuDevicePrimaryCtxRelease_v2(device->handle);
@@ -126,6 +127,7 @@ static const struct device_functions functions = {
     .stream_destroy = stream_destroy,
     .synchronize = synchronize,
     .prepare = cuda_prepare,
+    .count_safe = cuda_count_safe,
     .gemm = cuda_gemm,
     .scale_add = cuda_scale_add,
     .transpose = cuda_transpose,

@@ -63,6 +63,7 @@ struct cuda_device {
     struct loaded_kernel *kernels; /* as carat_catalog */
     struct workspace_pool pool;
     pthread_mutex_t launching;   /* plans whose steps share workspace are launched one at a time */
+    CUdeviceptr count_left;      /* what count_left_of() gives; 0: nobody has asked */
     atomic_uint_fast64_t tokens; /* what next_token() (tensor_map.c) makes the next one of */
     struct pipeline_limits limits;
     pthread_mutex_t host_mutex;
@@ -123,13 +124,13 @@ carat_status workspace_drop(struct cuda_device *device, CUstream stream);
 /* ---- Rows whose tiles the copy engine moves (tensor_map.c) ---- */
 
 /*
- * Launches a plan's row with TENSOR_MAPS=1. tiles counts those of all clusters, parts and problems, as arguments'
- * tiles_m and tiles_n do; how many blocks share them is decided here. handed is the plan's workspace for what
- * clusters hand to each other, not used where the plan has no stream_tiles.
+ * Launches a row with TENSOR_MAPS=1 on a plan's product. tiles counts those of all clusters, parts and problems, as
+ * arguments' tiles_m and tiles_n do; how many blocks share them is decided here. handed is the plan's workspace for what
+ * clusters hand to each other, not used where there are no stream_tiles.
  */
-carat_status tensor_launch(struct cuda_device *device, const struct plan *plan, const struct kernel *kernel,
-                           const gemm_arguments *arguments, int64_t tiles, CUdeviceptr handed,
-                           CUstream stream);
+carat_status tensor_launch(struct cuda_device *device, const struct kernel *kernel,
+                           const struct problem *product, const gemm_arguments *arguments, int64_t tiles,
+                           int64_t stream_tiles, CUdeviceptr handed, CUstream stream);
 
 /* ---- Kernels (kernels.c) ---- */
 
@@ -140,6 +141,15 @@ void kernels_unload(struct cuda_device *device);
 /* Launches on the row's own block shape and shared memory. */
 carat_status kernel_launch(struct cuda_device *device, const struct kernel *kernel, int64_t blocks,
                            const void *arguments, CUstream stream);
+/* The same of a plan's first kernel. */
+carat_status kernel_launch_first(struct cuda_device *device, const struct kernel *kernel, int64_t blocks,
+                                 const void *arguments, CUstream stream);
+
+/* ---- What products of two planes have left to others (count_left.c) ---- */
+
+/* The device's own count, of 8 bytes. The caller holds `launching`. */
+carat_status count_left_of(struct cuda_device *device, CUdeviceptr *count);
+void count_left_free(struct cuda_device *device);
 
 /* ---- Running on device memory (launch.c) ---- */
 
@@ -183,6 +193,7 @@ carat_status cuda_allocate(struct device *device, carat_memory memory, size_t by
 carat_status cuda_release(struct device *device, void *pointer);
 carat_status cuda_copy(struct device *device, void *to, const void *from, size_t bytes, void *stream);
 carat_status cuda_prepare(struct device *device, const struct plan *plan);
+carat_status cuda_count_safe(struct device *device, uint64_t *elements);
 carat_status cuda_gemm(struct device *device, const struct plan *plan, const struct operands *operands,
                        const carat_run *run);
 carat_status cuda_scale_add(struct device *device, const struct elementwise *work, const carat_run *run);

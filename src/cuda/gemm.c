@@ -48,6 +48,14 @@ static carat_status find_places(struct cuda_device *device, struct matrix_argume
     return CARAT_OK;
 }
 
+/* The pool's workspace of a stream; CARAT_WORKSPACE_TOO_SMALL, which nothing else says of it, where it cannot grow. */
+static carat_status pool_workspace(struct cuda_device *device, CUstream stream, size_t bytes,
+                                   CUdeviceptr *workspace)
+{
+    carat_status status = workspace_of_stream(device, stream, bytes, workspace);
+    return status == CARAT_OUT_OF_DEVICE_MEMORY ? CARAT_WORKSPACE_TOO_SMALL : status;
+}
+
 /* The caller's workspace, or the pool's. */
 static carat_status find_workspace(struct cuda_device *device, const struct plan *plan, const carat_run *run,
                                    CUdeviceptr *workspace)
@@ -57,7 +65,7 @@ static carat_status find_workspace(struct cuda_device *device, const struct plan
         return CARAT_OK;
     }
     if (!run->workspace) {
-        return workspace_of_stream(device, run->stream, plan->workspace_bytes, workspace);
+        return pool_workspace(device, run->stream, plan->workspace_bytes, workspace);
     }
     if (run->workspace_bytes < plan->workspace_bytes) {
         return fail(CARAT_WORKSPACE_TOO_SMALL, "run->workspace_bytes is %zu, but the plan needs %zu",
@@ -155,7 +163,7 @@ static carat_status prepare(struct cuda_device *device, const struct plan *plan)
         return CARAT_OK;
     }
     pthread_mutex_lock(&device->launching);
-    carat_status status = workspace_of_stream(device, NULL, plan->workspace_bytes, &workspace);
+    carat_status status = pool_workspace(device, NULL, plan->workspace_bytes, &workspace);
     pthread_mutex_unlock(&device->launching);
     return status;
 }

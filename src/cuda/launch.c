@@ -8,8 +8,6 @@
 
 /* What a thread of a pack moves: see pack_operand. */
 #define PACK_BYTES_OF_THREAD 64
-/* From here on sums of products of bf16 planes are as good as f32 arithmetic's whatever the operands' range. */
-#define LEAST_K_OF_FAR_APART 1024
 
 /* ---- Scalars ------------------------------------------------------------------------------- */
 
@@ -89,8 +87,8 @@ static epilogue_arguments epilogue_of(const struct problem *problem, const struc
 }
 
 /*
- * A product, of the plan's or a row that rescues. Where the plan has a reduce it stores bare sums to partials; else its
- * clusters may hand sums to each other there.
+ * A product: the plan's, or of a row that goes behind it, which shares no tiles. Where the plan has a reduce it stores
+ * bare sums to partials; else its clusters may hand sums to each other there.
  */
 static carat_status multiply_launch(struct cuda_device *device, const struct plan *plan,
                                     const struct kernel *kernel, const struct problem *problem,
@@ -138,8 +136,12 @@ static carat_status multiply_launch(struct cuda_device *device, const struct pla
         .epilogue = epilogue_of(problem, operands),
         .verdict = *verdict,
     };
-    return kernel->tensor_maps ? tensor_launch(device, plan, kernel, &arguments, blocks, partials, stream)
-                               : kernel_launch(device, kernel, blocks, &arguments, stream);
+    if (kernel->tensor_maps) {
+        int64_t stream_tiles = problem == &plan->product ? plan->stream_tiles : 0;
+        return tensor_launch(device, kernel, problem, &arguments, blocks, stream_tiles, partials, stream);
+    }
+    return kernel == plan->steps[0].kernel ? kernel_launch_first(device, kernel, blocks, &arguments, stream)
+                                           : kernel_launch(device, kernel, blocks, &arguments, stream);
 }
 
 static carat_status reduce_launch(struct cuda_device *device, const struct plan *plan,
@@ -223,7 +225,7 @@ static carat_status pack_launch(struct cuda_device *device, const struct plan *p
     }
     /* The plan has counted both: they fit a grid together. */
     arguments.blocks_a = (int32_t)blocks_a;
-    return reads_ab ? kernel_launch(device, kernel, blocks_a + blocks_b, &arguments, stream) : CARAT_OK;
+    return reads_ab ? kernel_launch_first(device, kernel, blocks_a + blocks_b, &arguments, stream) : CARAT_OK;
 }
 
 /* Blocks of a split: in proportion to what they write, one an operand at least, as many as the device holds at most. */
@@ -233,7 +235,8 @@ static int64_t split_blocks_a(int64_t strips_a, int64_t strips_b, int64_t blocks
     return of_a < 1 ? 1 : of_a > blocks - 1 ? blocks - 1 : of_a;
 }
 
-static split_operand split_of(struct extent from, struct extent to, const void *source, CUdeviceptr workspace)
+static split_operand split_of(struct extent from, struct extent to, bool along_k, const void *source,
+                              CUdeviceptr workspace)
 {
     return (split_operand){
         .from = source,
@@ -245,72 +248,194 @@ static split_operand split_of(struct extent from, struct extent to, const void *
         .columns_to = to.columns,
         .ld_to = to.ld,
         .problems = from.stride == 0 ? 1 : from.batch,
+        .along_k = along_k,
     };
 }
 
-/* Writes A and B as planes into the workspace, has operands point there, and says where its verdict will stand. */
-static carat_status split_launch(struct cuda_device *device, const struct plan *plan,
-                                 const struct kernel *kernel, struct device_operands *operands,
-                                 CUdeviceptr workspace, verdict_arguments *verdict, CUstream stream)
+/* How many blocks split the operands, and how many of them A; where A has `words` words of a panel before, B alone. */
+static int64_t count_split_blocks(const struct cuda_device *device, const struct plan *plan,
+                                  const struct kernel *kernel, int32_t words, split_arguments *arguments)
 {
     const int64_t strip = 8; /* elements of a thread: see split_arguments */
     const struct problem *from = &plan->problem;
-    const struct problem *to = &plan->product;
-    split_arguments arguments = {
-        .a = split_of(problem_extent_a(from), problem_extent_a(to), operands->a, workspace),
-        .b = split_of(problem_extent_b(from), problem_extent_b(to), operands->b,
-                      workspace + plan->packed_b_at),
-        .alpha = operands->alpha,
-        .verdicts = (uint32_t *)(uintptr_t)(workspace + plan->verdicts_at),
-    };
-    int64_t strips_a = arguments.a.columns_to * arguments.a.ld_to / strip * arguments.a.problems;
-    int64_t strips_b = arguments.b.columns_to * arguments.b.ld_to / strip * arguments.b.problems;
+    if (kernel->planes == 2) {
+        int64_t words_a = split_words(problem_extent_a(from), from->k, from->trans_a);
+        int64_t words_b = split_words(problem_extent_b(from), from->k, !from->trans_b);
+        arguments->slices = (int32_t)split_slices(from->k);
+        arguments->blocks_a = (int32_t)words_a;
+        return words_a + words_b; /* the plan has counted them */
+    }
+    int64_t strips_a = arguments->a.columns_to * arguments->a.ld_to / strip * arguments->a.problems;
+    int64_t strips_b = arguments->b.columns_to * arguments->b.ld_to / strip * arguments->b.problems;
     int64_t blocks = divide_up(strips_a, kernel->threads_x) + divide_up(strips_b, kernel->threads_x);
     int64_t most = split_blocks(kernel, &device->base.traits);
+    if (words > 0) {
+        arguments->blocks_a = 0;
+        arguments->verdicts += words;
+        blocks = divide_up(strips_b, kernel->threads_x);
+        return blocks < most - words ? blocks : most - words;
+    }
     blocks = blocks < most ? blocks : most;
-    arguments.blocks_a = (int32_t)split_blocks_a(strips_a, strips_b, blocks);
-    *verdict = (verdict_arguments){
-        .words = arguments.verdicts,
-        .spoiled = (uint32_t *)(uintptr_t)(workspace + plan->spoiled_at),
-        .count_a = arguments.blocks_a,
-        .count = (int32_t)blocks,
-        .short_k = from->k < LEAST_K_OF_FAR_APART,
-        .spoiled_rows = plan->steps[1].kernel->tile_m,
-    };
-    operands->a = arguments.a.to;
-    operands->b = arguments.b.to;
-    return kernel_launch(device, kernel, blocks, &arguments, stream);
+    arguments->blocks_a = (int32_t)split_blocks_a(strips_a, strips_b, blocks);
+    return blocks;
 }
 
-carat_status plan_launch(struct cuda_device *device, const struct plan *plan,
-                         const struct device_operands *operands, CUdeviceptr workspace, CUstream stream)
+/* The row behind a split whose tiles say which parts of D are left alone. */
+static const struct kernel *kernel_of_step(const struct plan *plan, enum step_kind kind)
+{
+    int i = 0;
+    while (plan->steps[i].kind != kind) {
+        ++i;
+    }
+    return plan->steps[i].kernel;
+}
+
+/* What steps of a plan that splits tell each other, and where planes of A and B stand. */
+struct splitting {
+    verdict_arguments verdict;
+    const void *a;
+    const void *b;
+    bool keeps_a; /* of the panel before */
+};
+
+/*
+ * Writes A and B as planes into the workspace, and says where its verdict will stand. Behind a product of planes it
+ * computes what that has left. A's planes may be there from the panel before, with what was said of them.
+ */
+static carat_status split_launch(struct cuda_device *device, const struct plan *plan, const struct step *step,
+                                 const struct device_operands *operands, CUdeviceptr workspace,
+                                 struct splitting *splitting, CUstream stream)
+{
+    bool safe = step->kind == STEP_SPLIT_SAFE;
+    const struct kernel *kernel = step->kernel;
+    const struct problem *from = &plan->problem;
+    const struct problem *to = safe ? &plan->safe_product : &plan->product;
+    const struct planes_places *places = safe ? &plan->safe_planes : &plan->planes;
+    bool scales = kernel->planes == 2;
+    uint32_t *left = (uint32_t *)(uintptr_t)(workspace + plan->left_at);
+    split_arguments arguments = {
+        .a = split_of(problem_extent_a(from), problem_extent_a(to), from->trans_a, operands->a, workspace),
+        .b = split_of(problem_extent_b(from), problem_extent_b(to), !from->trans_b, operands->b,
+                      workspace + (CUdeviceptr)places->b),
+        .alpha = operands->alpha,
+        .verdicts = (uint32_t *)(uintptr_t)(workspace + (CUdeviceptr)places->verdicts),
+        .left = safe || scales ? left : NULL,
+    };
+    int32_t words = splitting->keeps_a ? splitting->verdict.count_a : 0;
+    const uint32_t *verdicts = arguments.verdicts;
+    int64_t blocks = count_split_blocks(device, plan, kernel, words, &arguments);
+    CUdeviceptr count = 0;
+    if (scales) {
+        CARAT_TRY(count_left_of(device, &count));
+    }
+    splitting->verdict = (verdict_arguments){
+        .words = verdicts,
+        .spoiled = (uint32_t *)(uintptr_t)(workspace + (CUdeviceptr)places->spoiled),
+        .earlier = safe ? splitting->verdict.spoiled : NULL,
+        .left = arguments.left,
+        .count_left = (unsigned long long *)(uintptr_t)count,
+        .count_a = words > 0 ? words : arguments.blocks_a,
+        .count = words + (int32_t)blocks,
+        .short_k = !scales && from->k < LEAST_K_OF_FAR_APART,
+        .long_k = from->k >= LEAST_LONG_K,
+        .spoiled_rows = kernel_of_step(plan, STEP_MULTIPLY)->tile_m,
+        .slices = arguments.slices,
+    };
+    splitting->a = arguments.a.to;
+    splitting->b = arguments.b.to;
+    return safe ? kernel_launch(device, kernel, blocks, &arguments, stream)
+                : kernel_launch_first(device, kernel, blocks, &arguments, stream);
+}
+
+/* A product of what stands in the workspace, or, of a rescue, of A and B themselves. */
+static carat_status split_multiply_launch(struct cuda_device *device, const struct plan *plan,
+                                          const struct step *step, const struct device_operands *operands,
+                                          const struct splitting *splitting, CUdeviceptr partials,
+                                          CUstream stream)
 {
     struct device_operands at = *operands;
-    verdict_arguments verdict = {0};
-    if (plan->problem.k == 0) {
-        /* A sum of nothing is 0, whatever alpha is: NaN and infinity too. */
-        at.alpha = (scalar_argument){0};
+    verdict_arguments verdict = splitting->verdict;
+    const struct problem *problem = step->kind == STEP_SAFE ? &plan->safe_product : &plan->product;
+    if (step->kind == STEP_RESCUE) {
+        problem = &plan->problem;
+        if (verdict.slices > 0) {
+            verdict.count_a = verdict.count = 0; /* words of scaled blocks are not of its kind */
+        }
+    } else {
+        at.a = splitting->a;
+        at.b = splitting->b;
     }
+    return multiply_launch(device, plan, step->kernel, problem, &at, &verdict, partials, stream);
+}
+
+/* All steps of a plan without panels, or of one panel. */
+static carat_status steps_launch(struct cuda_device *device, const struct plan *plan,
+                                 const struct device_operands *operands, CUdeviceptr workspace,
+                                 struct splitting *splitting, CUstream stream)
+{
+    struct device_operands at = *operands;
     bool reads_ab = !scalar_is_zero(&at.alpha, problem_scalar_type(&plan->problem));
     CUdeviceptr partials = workspace + plan->partials_at;
     for (int i = 0; i < plan->step_count; ++i) {
         const struct step *step = &plan->steps[i];
         if (step->kind == STEP_PACK) {
             CARAT_TRY(pack_launch(device, plan, step->kernel, &at, workspace, reads_ab, stream));
+        } else if (step->kind == STEP_SPLIT || step->kind == STEP_SPLIT_SAFE) {
+            CARAT_TRY(split_launch(device, plan, step, &at, workspace, splitting, stream));
+        } else if (splitting->a &&
+                   (step->kind == STEP_MULTIPLY || step->kind == STEP_SAFE || step->kind == STEP_RESCUE)) {
+            CARAT_TRY(split_multiply_launch(device, plan, step, &at, splitting, partials, stream));
         } else if (step->kind == STEP_MULTIPLY) {
-            CARAT_TRY(
-                multiply_launch(device, plan, step->kernel, &plan->product, &at, &verdict, partials, stream));
-        } else if (step->kind == STEP_SPLIT) {
-            CARAT_TRY(split_launch(device, plan, step->kernel, &at, workspace, &verdict, stream));
-        } else if (step->kind == STEP_RESCUE) {
-            at.a = operands->a;
-            at.b = operands->b;
-            CARAT_TRY(
-                multiply_launch(device, plan, step->kernel, &plan->problem, &at, &verdict, partials, stream));
+            CARAT_TRY(multiply_launch(device, plan, step->kernel, &plan->product, &at, &splitting->verdict,
+                                      partials, stream));
         } else if (step->kind == STEP_REDUCE) {
             CARAT_TRY(reduce_launch(device, plan, step->kernel, &at, partials, stream));
         } else {
             return fail(CARAT_UNSUPPORTED, "a plan for the CPU cannot run on a CUDA device");
+        }
+    }
+    return CARAT_OK;
+}
+
+/* The address of an element; NULL where there is no matrix. */
+static void *element_at(const void *matrix, int64_t index, carat_type type)
+{
+    return matrix ? (char *)(uintptr_t)matrix + index * (int64_t)carat_type_size(type) : NULL;
+}
+
+/* The operands of the panel of D that begins at that row and column. */
+static struct device_operands operands_at(const struct problem *problem, const struct device_operands *whole,
+                                          int64_t row, int64_t column)
+{
+    struct device_operands at = *whole;
+    at.a = element_at(whole->a, row * (problem->trans_a ? problem->lda : 1), problem->type_a);
+    at.b = element_at(whole->b, column * (problem->trans_b ? 1 : problem->ldb), problem->type_b);
+    at.c = element_at(whole->c, row + column * problem->ldc, problem->type_cd);
+    at.d = element_at(whole->d, row + column * problem->ldd, problem->type_cd);
+    at.bias = element_at(whole->bias, problem->bias_along_n ? column : row, problem->type_bias);
+    return at;
+}
+
+carat_status plan_launch(struct cuda_device *device, const struct plan *plan,
+                         const struct device_operands *operands, CUdeviceptr workspace, CUstream stream)
+{
+    const struct problem *problem = &plan->problem;
+    struct device_operands all = *operands;
+    struct splitting splitting = {0};
+    if (problem->k == 0) {
+        /* A sum of nothing is 0, whatever alpha is: NaN and infinity too. */
+        all.alpha = (scalar_argument){0};
+    }
+    if (!plan_has_panels(plan)) {
+        return steps_launch(device, plan, &all, workspace, &splitting, stream);
+    }
+    for (int64_t row = 0; row < problem->m; row += plan->product.m) {
+        for (int64_t column = 0; column < problem->n; column += plan->product.n) {
+            struct plan panel;
+            plan_panel(plan, row, column, &panel);
+            struct device_operands at = operands_at(problem, &all, row, column);
+            splitting.keeps_a = column > 0 && keeps_planes_of_a(&plan->product);
+            CARAT_TRY(steps_launch(device, &panel, &at, workspace, &splitting, stream));
         }
     }
     return CARAT_OK;

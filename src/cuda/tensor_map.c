@@ -167,8 +167,9 @@ static uint64_t next_token(struct cuda_device *device)
     return token != 0 ? token : step; /* 0 is how flags are taken back */
 }
 
-carat_status tensor_launch(struct cuda_device *device, const struct plan *plan, const struct kernel *kernel,
-                           const gemm_arguments *gemm, int64_t tiles, CUdeviceptr handed, CUstream stream)
+carat_status tensor_launch(struct cuda_device *device, const struct kernel *kernel,
+                           const struct problem *product, const gemm_arguments *gemm, int64_t tiles,
+                           int64_t stream_tiles, CUdeviceptr handed, CUstream stream)
 {
     const struct device_traits *traits = &device->base.traits;
     tensor_gemm_arguments arguments;
@@ -179,16 +180,16 @@ carat_status tensor_launch(struct cuda_device *device, const struct plan *plan, 
     memset(&arguments, 0, sizeof(arguments));
     arguments.gemm = *gemm;
     arguments.tiles = (int32_t)tiles;
-    CARAT_TRY(make_maps(device, kernel, &plan->product, gemm, &arguments));
-    if (plan->stream_tiles > 0) {
-        arguments.stream_tiles = (int32_t)plan->stream_tiles;
+    CARAT_TRY(make_maps(device, kernel, product, gemm, &arguments));
+    if (stream_tiles > 0) {
+        arguments.stream_tiles = (int32_t)stream_tiles;
         arguments.stream_token = next_token(device);
         arguments.stream_flags = (uint64_t *)(uintptr_t)handed;
         arguments.stream_sums = (float *)(uintptr_t)(handed + (CUdeviceptr)kernel_flag_bytes(kernel, traits));
     }
     /* All clusters share the first tiles. Else none is without one; and rungs have a cluster for each. */
     int64_t clusters = kernel_clusters(kernel, traits);
-    if (kernel->operation == OPERATION_LADDER || (plan->stream_tiles == 0 && tiles < clusters)) {
+    if (kernel->operation == OPERATION_LADDER || (stream_tiles == 0 && tiles < clusters)) {
         clusters = tiles;
     }
     return kernel_launch(device, kernel, clusters * (kernel->cluster > 1 ? kernel->cluster : 1), &arguments,

@@ -1,0 +1,197 @@
+/* ways.c - learns from measured ways. */
+#include "ways.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/*
+ * All of these were fitted on an H200, each shape's choice made from the ways of all others. Distances are in powers
+ * of two of a side: the one at which a weight has fallen to exp(-1/2), and how far apart layouts are, and problems
+ * whose operands or result begin at 16 bytes and those that begin anywhere. What is far says roughly what is to be
+ * expected, and what is near what differs from that.
+ */
+static const float REACH_NEAR = 1;
+static const float REACH_FAR = 3;
+static const float LAYOUT_DISTANCE = 4;
+static const float OFF_DISTANCE = 2.5F;
+/* What weighs against what is far, that all is as foreseen; and what is far against what is near. */
+static const float DOUBT_FAR = 1;
+static const float DOUBT_NEAR = 0.5F;
+/* Logarithms of factors beyond this are taken as this: something else was wrong there. */
+static const float MOST_RESIDUAL = 1;
+/* Farther than so many times its reach nothing counts. */
+static const float FARTHEST = 3;
+
+struct sample {
+    struct way_place place;
+    int row; /* of the catalogue, the first of its twins */
+    float parts;
+    float residual;
+    bool shares;
+};
+
+struct ways {
+    struct sample *samples;
+    int count;
+    int room;
+    int *first; /* of each row of the catalogue, in samples; one more than there are rows */
+    int *twins; /* of each row */
+    float trait_distance[WAY_TRAITS]; /* squared, by what two places do not have in common */
+};
+
+/* bf16 and f16 take as long as each other: of rows that are the same but for that, the first stands for both. */
+static bool are_twins(const struct kernel *x, const struct kernel *y)
+{
+    bool half = (x->element == ELEMENT_F16 || x->element == ELEMENT_BF16) &&
+                (y->element == ELEMENT_F16 || y->element == ELEMENT_BF16) && x->element != y->element;
+    return half && strcmp(x->source, y->source) == 0 && x->operation == y->operation &&
+           x->layout == y->layout && x->tile_m == y->tile_m && x->tile_n == y->tile_n &&
+           x->tile_k == y->tile_k && x->stages == y->stages && x->threads_x == y->threads_x &&
+           x->warp_m == y->warp_m && x->warp_n == y->warp_n && x->thread_m == y->thread_m &&
+           x->cluster == y->cluster && x->swapped == y->swapped && x->planes == y->planes &&
+           x->stream == y->stream && x->min_blocks == y->min_blocks && x->alignment == y->alignment &&
+           x->k_limit == y->k_limit && x->shared_bytes == y->shared_bytes;
+}
+
+struct ways *ways_open(void)
+{
+    struct ways *ways = calloc(1, sizeof(*ways));
+    size_t rows = (size_t)carat_catalog_count;
+    if (!ways) {
+        return NULL;
+    }
+    ways->first = calloc(rows + 1, sizeof(*ways->first));
+    ways->twins = calloc(rows + 1, sizeof(*ways->twins));
+    if (!ways->first || !ways->twins) {
+        ways_close(ways);
+        return NULL;
+    }
+    for (int i = 0; i < carat_catalog_count; i++) {
+        int twin = 0;
+        while (twin < i && !are_twins(&carat_catalog[twin], &carat_catalog[i])) {
+            twin++;
+        }
+        ways->twins[i] = twin;
+    }
+    for (unsigned differing = 0; differing < WAY_TRAITS; differing++) {
+        int layouts = !!(differing & WAY_TRANS_A) + !!(differing & WAY_TRANS_B);
+        int offs = !!(differing & WAY_OFF_A) + !!(differing & WAY_OFF_B) + !!(differing & WAY_OFF_D);
+        ways->trait_distance[differing] =
+            (float)layouts * LAYOUT_DISTANCE * LAYOUT_DISTANCE + (float)offs * OFF_DISTANCE * OFF_DISTANCE;
+    }
+    return ways;
+}
+
+void ways_close(struct ways *ways)
+{
+    if (ways) {
+        free(ways->samples);
+        free(ways->first);
+        free(ways->twins);
+    }
+    free(ways);
+}
+
+bool ways_add(struct ways *ways, const struct kernel *kernel, const struct way_place *place, int parts,
+              bool shares, double factor)
+{
+    if (ways->count == ways->room) {
+        int room = ways->room ? 2 * ways->room : 1024;
+        struct sample *samples = realloc(ways->samples, (size_t)room * sizeof(*samples));
+        if (!samples) {
+            return false;
+        }
+        ways->samples = samples;
+        ways->room = room;
+    }
+    float residual = (float)log(factor);
+    ways->samples[ways->count++] = (struct sample){
+        .place = *place,
+        .row = ways->twins[kernel - carat_catalog],
+        .parts = log2f((float)parts),
+        .residual = fminf(fmaxf(residual, -MOST_RESIDUAL), MOST_RESIDUAL),
+        .shares = shares,
+    };
+    return true;
+}
+
+bool ways_sort(struct ways *ways)
+{
+    int rows = carat_catalog_count;
+    struct sample *sorted = calloc((size_t)ways->count + 1, sizeof(*sorted));
+    if (!sorted) {
+        return false;
+    }
+    for (int i = 0; i < ways->count; i++) {
+        ways->first[ways->samples[i].row + 1]++;
+    }
+    for (int row = 0; row < rows; row++) {
+        ways->first[row + 1] += ways->first[row];
+    }
+    /* Each row's place moves on as its samples come; in the end it is where the next row begins. */
+    for (int i = 0; i < ways->count; i++) {
+        sorted[ways->first[ways->samples[i].row]++] = ways->samples[i];
+    }
+    memmove(ways->first + 1, ways->first, (size_t)rows * sizeof(*ways->first));
+    ways->first[0] = 0;
+    free(ways->samples);
+    ways->samples = sorted;
+    return true;
+}
+
+void ways_look_up(const struct ways *ways, const struct kernel *kernel, const struct way_place *place,
+                  struct ways_near *near)
+{
+    const float farthest = FARTHEST * FARTHEST * REACH_FAR * REACH_FAR;
+    near->count = 0;
+    if (!ways) {
+        return;
+    }
+    int row = ways->twins[kernel - carat_catalog];
+    for (int i = ways->first[row]; i < ways->first[row + 1] && near->count < MOST_NEAR; i++) {
+        const struct sample *sample = &ways->samples[i];
+        if (sample->place.packs[0] != place->packs[0] || sample->place.packs[1] != place->packs[1]) {
+            continue;
+        }
+        float distance = ways->trait_distance[sample->place.traits ^ place->traits];
+        for (int axis = 0; axis < 4; axis++) {
+            float along = sample->place.at[axis] - place->at[axis];
+            distance += along * along;
+        }
+        if (distance < farthest) {
+            near->items[near->count].distance = distance;
+            near->items[near->count].parts = sample->parts;
+            near->items[near->count].residual = sample->residual;
+            near->items[near->count].shares = sample->shares;
+            near->count++;
+        }
+    }
+}
+
+/* The weight of what is so far away, squared; 0 beyond all reach. */
+static float weight_of(float distance, float reach)
+{
+    return distance < FARTHEST * FARTHEST * reach * reach ? expf(-distance / (2 * reach * reach)) : 0;
+}
+
+double ways_factor(const struct ways_near *near, int parts, bool shares)
+{
+    float here = near->count > 0 ? log2f((float)parts) : 0;
+    float sums[2] = {0};
+    float weights[2] = {DOUBT_FAR, DOUBT_NEAR};
+    for (int i = 0; i < near->count; i++) {
+        if (near->items[i].shares == shares) {
+            float along = near->items[i].parts - here;
+            float distance = near->items[i].distance + along * along;
+            float far_weight = weight_of(distance, REACH_FAR);
+            float near_weight = weight_of(distance, REACH_NEAR);
+            weights[0] += far_weight;
+            weights[1] += near_weight;
+            sums[0] += far_weight * near->items[i].residual;
+            sums[1] += near_weight * near->items[i].residual;
+        }
+    }
+    float expected = sums[0] / weights[0];
+    return exp((double)((DOUBT_NEAR * expected + sums[1]) / weights[1]));
+}

@@ -1,0 +1,66 @@
+/*
+ * ways.h - what was measured of whole ways to do a problem, and what that says of the ways to do another one.
+ *
+ * The model, as the grids of a tuning table correct it, foresees a time for each way: a row, what is done to A and B
+ * before, the parts of K. Ways that were measured on problems drawn at random say how far off that is, and near
+ * problems have much of it in common. So a way's cycles are multiplied by what the same way took longer than
+ * foreseen on problems nearby: the mean of the logarithms, each with a weight that falls with the distance, drawn
+ * towards 0 where there are few.
+ *
+ *     log2 n |        . +0.1
+ *            |   x           . +0.2     the way at x takes about 1.07 times what is foreseen;
+ *            | . 0                      far from all that was measured, just that
+ *            +------------- log2 m
+ */
+#ifndef CARAT_WAYS_H
+#define CARAT_WAYS_H
+
+#include <stdbool.h>
+
+#include "catalog.h"
+
+/* Where a problem lies, and what is done to it; that and the row are the same of the ways that are compared. */
+struct way_place {
+    float at[4];     /* powers of two: m, n, k, batch */
+    unsigned traits; /* WAY_... */
+    char packs[2];   /* what is done to A and B, see plan_marks() */
+};
+
+/* What tells problems of the same size apart: how A and B lie, and whether where they and D begin is in the way. */
+enum { WAY_TRANS_A = 1, WAY_TRANS_B = 2, WAY_OFF_A = 4, WAY_OFF_B = 8, WAY_OFF_D = 16, WAY_TRAITS = 32 };
+
+struct ways;
+
+/* NULL without memory. */
+struct ways *ways_open(void);
+
+/* NULL is allowed. */
+void ways_close(struct ways *ways);
+
+/* Takes note of a way that took `factor` times what was foreseen; false without memory. */
+bool ways_add(struct ways *ways, const struct kernel *kernel, const struct way_place *place, int parts,
+              bool shares, double factor);
+
+/* When all are there; before it, nothing may be asked. False without memory. */
+bool ways_sort(struct ways *ways);
+
+/* What was measured near a place of a row; of more than there is room for, the first ones. */
+enum { MOST_NEAR = 1024 };
+struct ways_near {
+    int count;
+    struct {
+        float distance; /* squared */
+        float parts;    /* a power of two */
+        float residual;
+        bool shares;
+    } items[MOST_NEAR];
+};
+
+/* Looks them up; ways may be NULL, of which nothing is near. */
+void ways_look_up(const struct ways *ways, const struct kernel *kernel, const struct way_place *place,
+                  struct ways_near *near);
+
+/* How many times what is foreseen a way takes with so many parts of K, tiles shared or not; 1 where nothing is known. */
+double ways_factor(const struct ways_near *near, int parts, bool shares);
+
+#endif
