@@ -152,6 +152,11 @@ struct accuracy_errors truth_compare(const struct truth *truth, const float *d, 
         errors.misrounded += x != (float)(truth->value[at] + truth->rest[at]);
         double error = truth->magnitude[at] > 0 ? off / truth->magnitude[at] : x == 0 ? 0 : INFINITY;
         errors.most = larger_or_nan(errors.most, error);
+        double half_ulp = ((double)nextafterf(fabsf(x), INFINITY) - fabs((double)x)) / 2;
+        double beyond = off - half_ulp;
+        if (!(beyond <= 0)) {
+            errors.beyond = larger_or_nan(errors.beyond, beyond / truth->magnitude[at]);
+        }
         sum += error;
         errors.entries++;
     }
@@ -250,13 +255,27 @@ carat_status accuracy_measure(struct contender *contender, carat_accuracy accura
     return CARAT_OK;
 }
 
+/* What sums in f64 may be off by before they are rounded. */
+static double best_bound(const struct accuracy_case *what) { return 4 * 0x1p-53 * (double)what->k; }
+
 double accuracy_bound(carat_accuracy accuracy, const struct accuracy_case *what)
 {
     static const double unit = 0x1p-24;
     bool denormal = what->family == ACCURACY_DENORMALS || what->family == ACCURACY_VANDERMONDE;
     double chain = (double)what->k * unit * (1 + 0x1p-10); /* a few units for what is of second order */
+    if (accuracy == CARAT_ACCURACY_BEST) {
+        return unit + best_bound(what);
+    }
     if (accuracy != CARAT_ACCURACY_FAST) {
         return chain;
     }
     return denormal ? 0 : 0x1p-10 + 2 * chain + 2 * unit;
+}
+
+bool accuracy_holds(carat_accuracy accuracy, const struct accuracy_case *what,
+                    const struct accuracy_errors *errors)
+{
+    double bound = accuracy_bound(accuracy, what);
+    return accuracy == CARAT_ACCURACY_BEST ? errors->beyond <= best_bound(what)
+                                           : bound == 0 || errors->most <= bound;
 }

@@ -50,6 +50,7 @@ struct accuracy_errors {
     int64_t entries;
     double most; /* NaN where an entry is */
     double mean;
+    double beyond; /* the most that is left of an error without half a unit in the last place of the entry */
     int64_t misrounded; /* entries that are not the f32 nearest to the truth */
 };
 
@@ -87,5 +88,9 @@ carat_status accuracy_measure(struct contender *contender, carat_accuracy accura
  * with inputs of 11 bits. 0 where there is none: denormal inputs have no 11 bits.
  */
 double accuracy_bound(carat_accuracy accuracy, const struct accuracy_case *what);
+
+/* Whether errors are within that; of the best accuracy within a rounding of each entry and 4 * 2^-53 k. */
+bool accuracy_holds(carat_accuracy accuracy, const struct accuracy_case *what,
+                    const struct accuracy_errors *errors);
 
 #endif

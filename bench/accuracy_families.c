@@ -2,7 +2,10 @@
 #include "accuracy_families.h"
 
 #include <math.h>
+#include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 #include "generate.h"
 #include "status.h"
@@ -56,6 +59,54 @@ static int whole(double u, int most) { return (int)fmin(most, fmax(-most, floor(
 
 static float spread(float x, float y) { return (float)(x * exp(2 * (double)y)); }
 
+/* ---- Many elements, by several threads ---- */
+
+enum { MOST_THREADS = 16, LEAST_OF_THREAD = 1 << 16 };
+
+/* What is done to the elements or columns from begin to end. */
+typedef void share_work(const void *context, int64_t begin, int64_t end);
+
+struct share {
+    share_work *work;
+    const void *context;
+    int64_t begin;
+    int64_t end;
+};
+
+static void *do_share(void *argument)
+{
+    const struct share *share = (const struct share *)argument;
+    share->work(share->context, share->begin, share->end);
+    return NULL;
+}
+
+/* Shares out `count` pieces of so many elements each. A thread that cannot be started has its share done here. */
+static void share_out(int64_t count, int64_t elements, share_work *work, const void *context)
+{
+    long processors = sysconf(_SC_NPROCESSORS_ONLN);
+    int64_t worth = count * elements / LEAST_OF_THREAD + 1;
+    int64_t threads = processors < MOST_THREADS ? processors : MOST_THREADS;
+    threads = worth < threads ? worth : threads;
+    threads = threads < 1 ? 1 : threads;
+    struct share shares[MOST_THREADS];
+    pthread_t started[MOST_THREADS];
+    bool runs[MOST_THREADS] = {false};
+    for (int64_t t = 0; t < threads; t++) {
+        shares[t] = (struct share){work, context, t * count / threads, (t + 1) * count / threads};
+        runs[t] = t > 0 && pthread_create(&started[t], NULL, do_share, &shares[t]) == 0;
+    }
+    for (int64_t t = 0; t < threads; t++) {
+        if (!runs[t]) {
+            do_share(&shares[t]);
+        }
+    }
+    for (int64_t t = 0; t < threads; t++) {
+        if (runs[t]) {
+            pthread_join(started[t], NULL);
+        }
+    }
+}
+
 /* ---- Matrices whose elements are drawn one by one ---- */
 
 /* How drawn numbers become an element: x of the first stream, y of the second (0 where there is none). */
@@ -83,6 +134,20 @@ static bool is_even(enum accuracy_family family)
            family == ACCURACY_SMALL || family == ACCURACY_EXPONENTS;
 }
 
+struct drawn {
+    enum accuracy_family family;
+    float *elements;
+    const float *more; /* of the second stream; NULL: there is none */
+};
+
+static void make_elements(const void *context, int64_t begin, int64_t end)
+{
+    const struct drawn *drawn = (const struct drawn *)context;
+    for (int64_t i = begin; i < end; i++) {
+        drawn->elements[i] = element(drawn->family, drawn->elements[i], drawn->more ? drawn->more[i] : 0);
+    }
+}
+
 static carat_status fill_drawn(enum accuracy_family family, uint64_t seed, bool is_b, int64_t count,
                                float *elements)
 {
@@ -96,25 +161,36 @@ static carat_status fill_drawn(enum accuracy_family family, uint64_t seed, bool 
         }
         generate(CARAT_F32, kind, stream_seed(seed, is_b ? STREAM_B_MORE : STREAM_A_MORE), count, more);
     }
-    for (int64_t i = 0; i < count; i++) {
-        elements[i] = element(family, elements[i], more ? more[i] : 0);
-    }
+    struct drawn drawn = {family, elements, more};
+    share_out(count, 1, make_elements, &drawn);
     free(more);
     return CARAT_OK;
 }
 
 /* ---- Matrices with something along k, or one thing in a row ---- */
 
-/* A S and S^-1 B: scale[l] is even over [-1, 1). */
-static void scale_along_k(int64_t m, int64_t n, int64_t k, const float *scale, float *a, float *b)
+struct scaling {
+    int64_t m;
+    int64_t n;
+    int64_t k;
+    const float *scale;
+    float *a;
+    float *b;
+};
+
+/* A S and S^-1 B, for some of k: scale[l] is even over [-1, 1). */
+static void scale_some_of_k(const void *context, int64_t begin, int64_t end)
 {
-    for (int64_t l = 0; l < k; l++) {
-        int exponent = whole(scale[l], SCALE_MOST);
-        for (int64_t i = 0; i < m; i++) {
-            a[i + l * m] = ldexpf(a[i + l * m], exponent);
+    const struct scaling *of = (const struct scaling *)context;
+    for (int64_t l = begin; l < end; l++) {
+        int exponent = whole(of->scale[l], SCALE_MOST);
+        for (int64_t i = 0; i < of->m; i++) {
+            of->a[i + l * of->m] = ldexpf(of->a[i + l * of->m], exponent);
         }
-        for (int64_t j = 0; j < n; j++) {
-            b[l + j * k] = ldexpf(b[l + j * k], -exponent);
+    }
+    for (int64_t j = 0; j < of->n; j++) {
+        for (int64_t l = begin; l < end; l++) {
+            of->b[l + j * of->k] = ldexpf(of->b[l + j * of->k], -whole(of->scale[l], SCALE_MOST));
         }
     }
 }
@@ -139,14 +215,23 @@ static void enlarge_one_a_row(uint64_t seed, int64_t m, int64_t n, int64_t k, fl
     }
 }
 
+struct shift {
+    float *elements;
+    int exponent;
+};
+
+static void shift_some(const void *context, int64_t begin, int64_t end)
+{
+    const struct shift *shift = (const struct shift *)context;
+    for (int64_t i = begin; i < end; i++) {
+        shift->elements[i] = ldexpf(shift->elements[i], shift->exponent);
+    }
+}
+
 static void make_denormal(int64_t count_a, int64_t count_b, float *a, float *b)
 {
-    for (int64_t i = 0; i < count_a; i++) {
-        a[i] = ldexpf(a[i], DENORMAL_A_EXPONENT);
-    }
-    for (int64_t i = 0; i < count_b; i++) {
-        b[i] = ldexpf(b[i], DENORMAL_B_EXPONENT);
-    }
+    share_out(count_a, 1, shift_some, &(struct shift){a, DENORMAL_A_EXPONENT});
+    share_out(count_b, 1, shift_some, &(struct shift){b, DENORMAL_B_EXPONENT});
 }
 
 /* ---- Matrices by a formula ---- */
@@ -166,15 +251,27 @@ static void fill_hilbert(int64_t rows, int64_t columns, float *elements)
     }
 }
 
+/* The powers of node i of count, `step` apart, up to the one from which on all are 0: those are there. */
+static void fill_powers(int64_t i, int64_t count, int64_t k, int64_t step, float *powers)
+{
+    double base = node(i, count);
+    for (int64_t l = 0; l < k; l++) {
+        powers[l * step] = (float)pow(base, (double)l);
+        if (powers[l * step] == 0) {
+            return;
+        }
+    }
+}
+
 static void fill_vandermonde(int64_t m, int64_t n, int64_t k, float *a, float *b)
 {
-    for (int64_t l = 0; l < k; l++) {
-        for (int64_t i = 0; i < m; i++) {
-            a[i + l * m] = (float)pow(node(i, m), (double)l);
-        }
-        for (int64_t j = 0; j < n; j++) {
-            b[l + j * k] = (float)pow(node(j, n), (double)l);
-        }
+    memset(a, 0, (size_t)(m * k) * sizeof(*a));
+    memset(b, 0, (size_t)(k * n) * sizeof(*b));
+    for (int64_t i = 0; i < m; i++) {
+        fill_powers(i, m, k, m, a + i);
+    }
+    for (int64_t j = 0; j < n; j++) {
+        fill_powers(j, n, k, 1, b + j * k);
     }
 }
 
@@ -306,7 +403,7 @@ carat_status accuracy_fill(enum accuracy_family family, uint64_t seed, int64_t m
             return fail(CARAT_OUT_OF_HOST_MEMORY, "no memory for %lld numbers", (long long)k);
         }
         generate(CARAT_F32, FAMILY_UNIFORM, stream_seed(seed, STREAM_K), k, scale);
-        scale_along_k(m, n, k, scale, a, b);
+        share_out(k, m + n, scale_some_of_k, &(struct scaling){m, n, k, scale, a, b});
         free(scale);
     }
     return CARAT_OK;

@@ -312,17 +312,28 @@ const struct ceiling *ceilings_of_type(const struct ceilings *ceilings, carat_ty
     return NULL;
 }
 
-/* Products of bf16 planes that stand for one of f32. */
+/* Products of bf16 planes that stand for one of f32, and of f16 planes. */
 #define PLANE_PRODUCTS 6
+#define CLOSE_PRODUCTS 3
 
-/* f32 of standard accuracy may be multiplied as sums of bf16 planes, on Hopper's tensor unit. */
-static bool is_of_planes(const carat_gemm_problem *problem, const struct ceiling *unit)
+/*
+ * How many of a unit's products stand for one: f32 of standard accuracy may be multiplied as sums of bf16 planes, on
+ * Hopper's tensor unit, and of close accuracy of f16 ones.
+ */
+static double products_of_unit(const carat_gemm_problem *problem, const struct ceiling *unit)
 {
-    return problem->type_a == CARAT_F32 && unit && strcmp(unit->name, "ceiling_wgmma_bf16") == 0;
+    bool tensor = problem->type_a == CARAT_F32 && unit;
+    return tensor && strcmp(unit->name, "ceiling_wgmma_bf16") == 0  ? PLANE_PRODUCTS
+           : tensor && strcmp(unit->name, "ceiling_wgmma_f16") == 0 ? CLOSE_PRODUCTS
+                                                                    : 1;
 }
 
 const struct ceiling *ceilings_of_problem(const struct ceilings *ceilings, const carat_gemm_problem *problem)
 {
+    bool exact = problem->type_a == CARAT_S8 || problem->type_a == CARAT_S32;
+    if (problem->accuracy == CARAT_ACCURACY_BEST && !exact) {
+        return ceilings_of_type(ceilings, CARAT_F64); /* whose unit the sums are made by */
+    }
     if (problem->type_a != CARAT_F32 || problem->accuracy == CARAT_ACCURACY_STRICT) {
         return ceilings_of_type(ceilings, problem->type_a);
     }
@@ -330,8 +341,10 @@ const struct ceiling *ceilings_of_problem(const struct ceilings *ceilings, const
         return fastest_unit(ceilings, &units_of_tf32);
     }
     const struct ceiling *unit = ceilings_of_type(ceilings, CARAT_F32);
-    const struct ceiling *planes = find(ceilings, "ceiling_wgmma_bf16");
-    return planes && unit && planes->value / PLANE_PRODUCTS > unit->value ? planes : unit;
+    bool close = problem->accuracy == CARAT_ACCURACY_CLOSE;
+    const struct ceiling *planes = find(ceilings, close ? "ceiling_wgmma_f16" : "ceiling_wgmma_bf16");
+    double products = products_of_unit(problem, planes);
+    return planes && unit && planes->value / products > unit->value ? planes : unit;
 }
 
 struct floor ceilings_floor(const struct ceilings *ceilings, const carat_gemm_problem *problem)
@@ -345,8 +358,7 @@ struct floor ceilings_floor(const struct ceilings *ceilings, const carat_gemm_pr
         return (struct floor){0};
     }
     double traffic = workload_bytes(problem) / (memory->value * 1e9);
-    double operations =
-        workload_operations(problem) * (is_of_planes(problem, floor.unit) ? PLANE_PRODUCTS : 1);
+    double operations = workload_operations(problem) * products_of_unit(problem, floor.unit);
     floor.unit_seconds = operations / (floor.unit->value * 1e12);
     floor.seconds = floor.unit_seconds > traffic ? floor.unit_seconds : traffic;
     floor.bound = floor.unit_seconds > traffic ? floor.unit : memory;

@@ -33,14 +33,17 @@ struct contender {
     char version[128];               /* "" where the library has none */
     const char *accuracy;            /* of its sums, once prepared: see accuracy_name() */
     const struct epilogue *epilogue; /* what it does to the product; NULL: nothing */
-    int launches;                    /* kernels of one product, once prepared; 0: not known */
-    char plan[400];                  /* how it does the workload at hand, once prepared */
+    bool asks;                       /* for an accuracy of its own in place of the problem's: */
+    carat_accuracy asked;
+    int launches;   /* kernels of one product, once prepared; 0: not known */
+    char plan[400]; /* how it does the workload at hand, once prepared */
 };
 
 /* Each makes a contender, which contender_close() frees; NULL in *contender on failure. */
 carat_status contender_open_carat(struct place *place, const char *name, struct contender **contender);
 carat_status contender_open_epilogue(struct place *place, const struct epilogue *epilogue,
                                      struct contender **contender);
+carat_status contender_open_setting(struct place *place, carat_accuracy asked, struct contender **contender);
 carat_status contender_open_row(struct place *place, const struct kernel *row, struct contender **contender);
 carat_status contender_open_way(struct place *place, const struct candidate *way,
                                 struct contender **contender); /* which outlives it */
@@ -55,6 +58,9 @@ void contender_close(struct contender *contender);
 
 /* "strict": fused multiply-adds in the type of the sums; "fast": asked for as such; "standard": between them. */
 const char *accuracy_name(const carat_gemm_problem *problem);
+
+/* The same of cuBLAS, which has none as good as the best: it is measured beside as it is by default. */
+const char *peer_accuracy_name(const carat_gemm_problem *problem);
 
 /* Opens the first of the shared libraries that is there; names ends with NULL. NULL where none is. */
 void *open_library(const char *const *names);

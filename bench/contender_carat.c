@@ -22,7 +22,7 @@ struct carat_contender {
     enum step_kind step;         /* of the way, where one_step */
     bool one_step;
     carat_plan *plan;
-    struct plan given; /* of the way, or of a row of planes, which needs a split before it */
+    struct plan given; /* of the way, or of a row that cannot multiply A and B as they are */
     struct problem problem;
     union scalar one;
     union scalar zero;
@@ -61,9 +61,11 @@ static void keep_step(struct plan *plan, enum step_kind kind)
     plan->step_count = kept;
 }
 
-static bool is_of_planes(const struct carat_contender *contender)
+/* Whether a row is alone: those of planes need a split before them, f64 rows a pack for what is no f64. */
+static bool is_alone(const struct carat_contender *contender)
 {
-    return contender->row && contender->row->planes > 0;
+    const struct kernel *row = contender->row;
+    return row && row->planes == 0 && (!row->widened || contender->problem.type_a == CARAT_F64);
 }
 
 /* Readies the plan that is given, or one step of it. */
@@ -90,7 +92,7 @@ static carat_status prepare(struct contender *contender, const struct workload *
         struct device *device = contender->place->device;
         CARAT_TRY(problem_check(&workload->problem, &self->problem));
         CARAT_TRY(cuda_kernel_check(device, self->row));
-        if (is_of_planes(self)) {
+        if (!is_alone(self)) {
             CARAT_TRY(plan_choose_row(&device->traits, &self->problem, self->row, &self->given));
             return prepare_given(contender);
         }
@@ -124,7 +126,7 @@ static carat_status run(struct contender *contender, const struct workload *work
     const void *a = workload_a(workload, set);
     const void *b = workload_b(workload, set);
     void *d = workload_d(workload, set);
-    if (self->row && !is_of_planes(self)) {
+    if (is_alone(self)) {
         struct operands operands = {
             .alpha = &self->one, .a = a, .b = b, .beta = &self->zero, .c = NULL, .d = d};
         return cuda_gemm_with(contender->place->device, self->row, &self->problem, &operands,
@@ -205,6 +207,18 @@ carat_status contender_open_epilogue(struct place *place, const struct epilogue 
 {
     CARAT_TRY(open_contender(place, epilogue->name, NULL, contender));
     (*contender)->epilogue = epilogue;
+    return CARAT_OK;
+}
+
+carat_status contender_open_setting(struct place *place, carat_accuracy asked, struct contender **contender)
+{
+    carat_gemm_problem problem = carat_gemm_describe(CARAT_F32, 1, 1, 1);
+    problem.accuracy = asked;
+    char name[40];
+    snprintf(name, sizeof(name), "carat %s", accuracy_name(&problem));
+    CARAT_TRY(open_contender(place, name, NULL, contender));
+    (*contender)->asks = true;
+    (*contender)->asked = asked;
     return CARAT_OK;
 }
 

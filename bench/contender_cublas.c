@@ -129,7 +129,7 @@ static carat_status prepare(struct contender *contender, const struct workload *
     if (self->types.float8) {
         return fail(CARAT_UNSUPPORTED, "cublasGemmEx has no %s", carat_type_name(problem->type_a));
     }
-    contender->accuracy = accuracy_name(problem);
+    contender->accuracy = peer_accuracy_name(problem);
     CARAT_TRY(cuda_enter(contender->place->device)); /* until unprepare, so that run() need not */
     self->entered = true;
     snprintf(contender->plan, sizeof(contender->plan), "%s",

@@ -212,7 +212,7 @@ static carat_status prepare(struct contender *contender, const struct workload *
 {
     struct lt_contender *self = (struct lt_contender *)contender;
     CARAT_TRY(cublas_types_of(&workload->problem, &self->types));
-    contender->accuracy = accuracy_name(&workload->problem);
+    contender->accuracy = peer_accuracy_name(&workload->problem);
     CARAT_TRY(cuda_enter(contender->place->device)); /* until unprepare, so that run() need not */
     self->entered = true;
     struct lt_candidate candidates[CANDIDATES];

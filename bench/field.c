@@ -57,6 +57,13 @@ carat_status field_add_epilogue(struct field *field, const struct epilogue *epil
     return take(field, status, contender);
 }
 
+carat_status field_add_setting(struct field *field, carat_accuracy asked)
+{
+    struct contender *contender = NULL;
+    carat_status status = contender_open_setting(&field->stages[0].place, asked, &contender);
+    return take(field, status, contender);
+}
+
 carat_status field_add_row(struct field *field, const struct kernel *row)
 {
     struct contender *contender = NULL;

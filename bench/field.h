@@ -21,9 +21,10 @@ void field_close(struct field *field);
 /* Closes the contenders, and keeps the places. */
 void field_clear(struct field *field);
 
-/* Adds Carat itself on the device, Carat with an epilogue, or one row of its catalogue. */
+/* Adds Carat itself on the device, Carat with an epilogue or with an accuracy, or one row of its catalogue. */
 carat_status field_add_carat(struct field *field);
 carat_status field_add_epilogue(struct field *field, const struct epilogue *epilogue);
+carat_status field_add_setting(struct field *field, carat_accuracy asked);
 carat_status field_add_row(struct field *field, const struct kernel *row);
 
 /*

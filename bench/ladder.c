@@ -5,6 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "contender.h"
+#include "problem.h"
+
 static bool in_list(const char *list, int number)
 {
     for (const char *at = list; *at;) {
@@ -52,6 +55,27 @@ bool rungs_list(carat_type type, const char *filter, struct rungs *rungs)
         }
     }
     return true;
+}
+
+int ladder_settings(carat_type type, carat_accuracy settings[MOST_SETTINGS])
+{
+    static const char *const order[] = {"fast", "close", "standard", "strict", "best"};
+    carat_gemm_problem problem = carat_gemm_describe(type, 1, 1, 1);
+    struct problem checked;
+    int count = 0;
+    for (size_t i = 0; i < sizeof(order) / sizeof(order[0]) && type == CARAT_F32; i++) {
+        /* As far as this library knows them. */
+        for (int number = 0; count < MOST_SETTINGS; number++) {
+            problem.accuracy = (carat_accuracy)number;
+            if (problem_check(&problem, &checked) != CARAT_OK) {
+                break;
+            }
+            if (strcmp(accuracy_name(&problem), order[i]) == 0) {
+                settings[count++] = problem.accuracy;
+            }
+        }
+    }
+    return count;
 }
 
 int rung_base(int number)
@@ -102,6 +126,8 @@ void rung_label(const json_t *result, char *label, size_t size)
     }
 }
 
+bool is_setting(const json_t *result) { return json_is_true(json_object_get(result, "setting")); }
+
 static void put_line(const json_t *result, FILE *to)
 {
     char label[120];
@@ -122,6 +148,29 @@ static void put_line(const json_t *result, FILE *to)
             number_of(result, "traffic_bytes") * 1e-9);
 }
 
+/* The library at the accuracies that it was asked for. */
+static void put_settings(const json_t *results, double size, FILE *to)
+{
+    bool any = false;
+    size_t i;
+    json_t *result;
+    json_array_foreach(results, i, result)
+    {
+        if (!is_setting(result) || number_of(result, "size") != size || number_of(result, "gflops") <= 0) {
+            continue;
+        }
+        if (!any) {
+            fprintf(to, "\n| accuracy | TFLOP/s | of the ceiling | cuBLAS's time over its | error |\n"
+                        "|---|---|---|---|---|\n");
+            any = true;
+        }
+        fprintf(to, "| %s | %.2f |", text_of(result, "accuracy"), number_of(result, "gflops") * 1e-3);
+        fprintf(to, " %.1f%% |", number_of(result, "share_of_unit") * 100);
+        fprintf(to, number_of(result, "ratio") > 0 ? " %.3f |" : " |", number_of(result, "ratio"));
+        fprintf(to, " %.1e |\n", number_of(result, "error"));
+    }
+}
+
 bool ladder_tables(const json_t *document, int64_t size, FILE *to)
 {
     const json_t *results = json_object_get(document, "results");
@@ -131,10 +180,11 @@ bool ladder_tables(const json_t *document, int64_t size, FILE *to)
     json_array_foreach(results, i, result)
     {
         double its_size = number_of(result, "size");
-        if (number_of(result, "gflops") <= 0 || (size && its_size != (double)size)) {
+        if (number_of(result, "gflops") <= 0 || (size && its_size != (double)size) || is_setting(result)) {
             continue;
         }
         if (its_size != last) {
+            put_settings(results, last, to);
             fprintf(to,
                     "%s%s, m = n = k = %.0f\n\n"
                     "| rung | TFLOP/s | of the ceiling | gain, over rung | cuBLAS's time over its | counted "
@@ -145,5 +195,6 @@ bool ladder_tables(const json_t *document, int64_t size, FILE *to)
         }
         put_line(result, to);
     }
+    put_settings(results, last, to);
     return last > 0;
 }

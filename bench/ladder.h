@@ -39,6 +39,13 @@ int library_rung(carat_type type);
  */
 bool rungs_list(carat_type type, const char *filter, struct rungs *rungs);
 
+/*
+ * The accuracies that the library can be asked for, below the last rung: of f32, from the quickest to the most
+ * accurate. Returns how many there are; 0 for other types.
+ */
+enum { MOST_SETTINGS = 8 };
+int ladder_settings(carat_type type, carat_accuracy settings[MOST_SETTINGS]);
+
 /* The rung whose idea a rung adds to, 0 for the first. */
 int rung_base(int number);
 
@@ -56,9 +63,12 @@ double rung_traffic_bytes(int number, const struct kernel *kernel, int64_t m, in
  */
 void rung_label(const json_t *result, char *label, size_t size);
 
+/* Whether such a line is of the library at an accuracy that it was asked for, and of no rung nor peer. */
+bool is_setting(const json_t *result);
+
 /*
- * The results in such a document as tables in Markdown, one a size, or only that size where it is not 0.
- * False where there are none.
+ * The results in such a document as tables in Markdown, of each size one of rungs and, where it has them, one of
+ * settings; only of that size where it is not 0. False where there are none.
  */
 bool ladder_tables(const json_t *document, int64_t size, FILE *to);
 

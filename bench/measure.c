@@ -104,6 +104,8 @@ static carat_status compare(const struct entry *entry, const struct references *
 {
     const struct epilogue *epilogue = entry->contender->epilogue;
     struct references own = *references;
+    own.ulps =
+        reference_ulps(&entry->workload.problem); /* which may ask for another accuracy than the others */
     if (is_peer(entry->contender)) {
         own.ulps = fmax(own.ulps, reference_peer_ulps(&entry->workload.problem));
     }
@@ -321,10 +323,14 @@ static carat_status open_workloads(struct stage *const *stages, int stage_count,
             return fail(CARAT_INVALID_ARGUMENT, "%s runs in none of the stages", contenders[i]->name);
         }
         entry->alive = true;
-        entry->workload.problem = *problem;
+        carat_gemm_problem own = *problem;
+        if (contenders[i]->asks) {
+            own.accuracy = contenders[i]->asked;
+        }
+        entry->workload.problem = own;
         carat_status status = foresee(entry, options);
         if (status == CARAT_OK) {
-            status = workload_open(&entry->stage->arena, problem, &entry->workload);
+            status = workload_open(&entry->stage->arena, &own, &entry->workload);
         }
         if (status != CARAT_OK) {
             CARAT_TRY(put_out(entry, status, OUTCOME_SKIPPED));

@@ -151,6 +151,9 @@ carat_status plot_ladder(const json_t *document, const char *path)
         json_array_foreach(results, i, result)
         {
             double size = number_of(result, "size");
+            if (is_setting(result)) {
+                continue; /* several times as fast as any rung, which would be hard to see beside it */
+            }
             smallest = smallest == 0 || size < smallest ? size : smallest;
             largest = size > largest ? size : largest;
             if ((number_of(result, "rung") > 0) != peers && count < MOST_SERIES &&

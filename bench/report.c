@@ -16,8 +16,13 @@ const char *outcome_name(enum outcome outcome)
 void dtype_name(const carat_gemm_problem *problem, char *name, size_t size)
 {
     const char *type_a = carat_type_name(problem->type_a);
-    bool fast = strcmp(accuracy_name(problem), "fast") == 0;
-    const char *ending = fast ? "-fast" : problem->accuracy == CARAT_ACCURACY_STRICT ? "-strict" : "";
+    const char *accuracy = accuracy_name(problem);
+    bool fast = strcmp(accuracy, "fast") == 0;
+    const char *ending = fast                                         ? "-fast"
+                         : strcmp(accuracy, "best") == 0              ? "-best"
+                         : strcmp(accuracy, "close") == 0             ? "-close"
+                         : problem->accuracy == CARAT_ACCURACY_STRICT ? "-strict"
+                                                                      : "";
     if (problem->type_a == CARAT_F32 && fast) {
         snprintf(name, size, "tf32");
     } else if (problem->type_a == problem->type_b) {

@@ -43,14 +43,20 @@ static carat_status read_dtype(const char *place, const char *word, struct shape
     if (strcmp(word, "tf32") == 0) {
         word = "f32-fast";
     }
+    static const struct {
+        const char *ending;
+        carat_accuracy accuracy;
+    } accuracies[] = {{"-fast", CARAT_ACCURACY_FAST},
+                      {"-strict", CARAT_ACCURACY_STRICT},
+                      {"-best", CARAT_ACCURACY_BEST},
+                      {"-close", CARAT_ACCURACY_CLOSE}};
     size_t length = strlen(word);
     const char *ending = strrchr(word, '-');
-    if (ending && strcmp(ending, "-fast") == 0) {
-        shape->accuracy = CARAT_ACCURACY_FAST;
-        length = (size_t)(ending - word);
-    } else if (ending && strcmp(ending, "-strict") == 0) {
-        shape->accuracy = CARAT_ACCURACY_STRICT;
-        length = (size_t)(ending - word);
+    for (size_t i = 0; ending && i < sizeof(accuracies) / sizeof(accuracies[0]); i++) {
+        if (strcmp(ending, accuracies[i].ending) == 0) {
+            shape->accuracy = accuracies[i].accuracy;
+            length = (size_t)(ending - word);
+        }
     }
     snprintf(name, sizeof(name), "%.*s", (int)length, word);
     if (!parse_type(name, &shape->type)) {
@@ -193,6 +199,75 @@ carat_status shapes_random(const struct draw *draw, int count, struct shapes *sh
         CARAT_TRY(append(shapes, &shape));
     }
     return CARAT_OK;
+}
+
+/* ---- Shapes to tune with ---- */
+
+/* The nearest multiple, where there is one above 0. */
+static int64_t round_to(int64_t side, int64_t unit)
+{
+    int64_t rounded = (side + unit / 2) / unit * unit;
+    return rounded > 0 ? rounded : side;
+}
+
+/* Activations by weights: a few rows or columns, and a long other side and k. */
+enum { MOST_FEW = 128, LEAST_LONG = 1024, LONG_RATIO = 32, K_RATIO = 16 };
+static void draw_thin(uint64_t *state, struct shape *shape)
+{
+    int64_t few = draw_side(state, MOST_FEW);
+    int64_t many = LEAST_LONG * draw_side(state, LONG_RATIO);
+    bool few_rows = next_word(state) >> 63;
+    shape->m = few_rows ? few : many;
+    shape->n = few_rows ? many : few;
+    shape->k = LEAST_LONG * draw_side(state, K_RATIO);
+}
+
+static void draw_sides(const struct draw *draw, uint64_t *state, struct shape *shape)
+{
+    enum { MOST_BATCH = 64 };
+    shape->batch = 1;
+    if (next_word(state) % 10 == 0 && draw->largest_side >= (int64_t)LEAST_LONG * K_RATIO) {
+        draw_thin(state, shape);
+        return;
+    }
+    shape->m = draw_side(state, draw->largest_side);
+    shape->n = draw_side(state, draw->largest_side);
+    shape->k = draw_side(state, draw->largest_side);
+    if (next_word(state) % 16 == 0) {
+        shape->batch = draw_side(state, MOST_BATCH);
+    }
+    if (next_word(state) % 2 == 0) {
+        static const int units[] = {8, 16, 64, 128};
+        int unit = units[next_word(state) % 4];
+        shape->m = round_to(shape->m, unit);
+        shape->n = round_to(shape->n, unit);
+        shape->k = round_to(shape->k, unit);
+    }
+}
+
+carat_status shapes_draw(const struct draw *draw, int i, struct shape *shape)
+{
+    enum { PATIENCE = 10000 };
+    char word[64];
+    /* Another constant than the generator's own, so that no series runs into another. */
+    uint64_t state = draw->seed * 0xd6e8feb86659fd93u + 0x7761797300000000u;
+    state = next_word(&state) + (uint64_t)i;
+    state = next_word(&state);
+    *shape = (struct shape){.batch = 1};
+    word_of_list(draw->dtypes, i / SHAPES_OF_TYPE, word, sizeof(word));
+    CARAT_TRY(read_dtype("the list of types", word, shape));
+    uint64_t layout = next_word(&state);
+    shape->layout[0] = layout >> 32 & 1 ? 'T' : 'N';
+    shape->layout[1] = layout >> 33 & 1 ? 'T' : 'N';
+    for (int tries = 0; tries < PATIENCE && shape->type; tries++) {
+        draw_sides(draw, &state, shape);
+        carat_gemm_problem problem = shape_problem(shape);
+        if (workload_operations(&problem) <= draw->most_operations &&
+            workload_bytes(&problem) <= draw->most_bytes) {
+            return CARAT_OK;
+        }
+    }
+    return fail(CARAT_INVALID_ARGUMENT, "no shape of '%s' can be drawn", word);
 }
 
 carat_status shapes_add_fast(struct shapes *shapes)

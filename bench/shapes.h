@@ -3,7 +3,7 @@
  *
  *     dtype  layout  m n k [batch]
  *
- * dtype is a type's name, or one with "-fast" or "-strict" behind it where that accuracy is asked for; "tf32"
+ * dtype is a type's name, or one with "-fast", "-close", "-strict" or "-best" behind it where that accuracy is asked for; "tf32"
  * is "f32-fast". layout is two letters N or T, of op(A) and op(B), column-major. # begins a comment.
  */
 #ifndef CARAT_BENCH_SHAPES_H
@@ -50,6 +50,14 @@ struct draw {
 
 /* Appends `count` shapes in every layout with sides from 1 up, even on a logarithmic scale. */
 carat_status shapes_random(const struct draw *draw, int count, struct shapes *shapes);
+
+/*
+ * Shape number i of an endless series of the same kind, for tuning: half of them have sides that are multiples of 8 to
+ * 128, as most that people use, some are as thin as a language model's, and some are batches. A type lasts for
+ * SHAPES_OF_TYPE shapes. No series has anything to do with those of shapes_random().
+ */
+enum { SHAPES_OF_TYPE = 32 };
+carat_status shapes_draw(const struct draw *draw, int i, struct shape *shape);
 
 /*
  * Appends behind each shape of 8-bit floats the same one with fast accuracy: where these are measured, they are

@@ -17,6 +17,9 @@ enum { TRIALS = 3 };
 /* Of packs: the columns of the operand beside the one that matters. */
 enum { BESIDE = 64 };
 
+/* Elements of any type that are whole packs of 16 bytes. */
+enum { LD_UNIT = 16 };
+
 /* The least time of a pack, where its difference drowns in noise. */
 static const double LEAST_MICROSECONDS = 0.3;
 
@@ -118,13 +121,18 @@ static void spread_blocks(const struct kernel *kernel, double blocks, double lea
     *n = lean < 0 ? (int64_t)fmax(1, kernel->tile_n / exp2(-lean)) : (int64_t)tiles_n * unit_n;
 }
 
-/* The same of a row of narrow tiles: side by side where lean is positive, else in one line. */
+static int long_side_of(const struct kernel *kernel)
+{
+    return kernel->tile_m > kernel->tile_n ? kernel->tile_m : kernel->tile_n;
+}
+
+/* The same of a row of narrow tiles: in one line, or side by side, then a part of a tile long where lean is negative. */
 static void line_up_blocks(const struct kernel *kernel, double blocks, double lean, int64_t *m, int64_t *n)
 {
     bool long_m = kernel->tile_m > kernel->tile_n;
-    int long_side = long_m ? kernel->tile_m : kernel->tile_n;
+    int long_side = long_side_of(kernel);
     int short_side = long_m ? kernel->tile_n : kernel->tile_m;
-    double beside = lean > 0 ? exp2(lean) : 1;
+    double beside = lean > 0 ? exp2(lean) : lean < 0 ? fmax(1, floor(blocks)) : 1;
     double in_line = fmax(1, floor(blocks / beside));
     int64_t length = lean < 0 ? (int64_t)(long_side * exp2(lean)) : long_side * (int64_t)in_line;
     int64_t width = short_side * (int64_t)beside;
@@ -138,6 +146,13 @@ static int pass_of(const int knots[3], bool lean)
     return lean ? 2 + (knots[0] % 2 || knots[1] % 2) : knots[0] % 2 || knots[1] % 2;
 }
 
+/* How many numbers of blocks there are to measure: none where a part of a narrow tile's long side is not one element. */
+static int count_loads(const struct kernel *kernel, const struct tuning_axes *axes, double lean)
+{
+    bool is_left = !kernel_is_narrow(kernel) || lean >= 0 || long_side_of(kernel) * exp2(lean) >= 1;
+    return is_left ? axes->counts[0] : 0;
+}
+
 /* A row in one layout, at all points of its grid. */
 static carat_status add_products(struct jobs *jobs, const struct kernel *kernel, int multiprocessors,
                                  int layout, bool aligned)
@@ -149,15 +164,13 @@ static carat_status add_products(struct jobs *jobs, const struct kernel *kernel,
     int knots[3];
     for (knots[2] = 0; knots[2] < axes->counts[2]; knots[2]++) {
         double lean = axes->knots[2][knots[2]];
-        bool narrow = kernel_is_narrow(kernel);
-        /* Less than the long side of a narrow tile is no more than one block. */
-        int loads = narrow && lean < 0 ? 1 : axes->counts[0];
+        int loads = count_loads(kernel, axes, lean);
         for (knots[1] = 0; knots[1] < axes->counts[1]; knots[1]++) {
             int64_t k = kernel_k_step(kernel) * (int64_t)exp2(axes->knots[1][knots[1]]);
             for (knots[0] = 0; knots[0] < loads; knots[0]++) {
                 int64_t *sizes = job.line.sizes;
                 double blocks = multiprocessors * exp2(axes->knots[0][knots[0]]);
-                if (narrow) {
+                if (kernel_is_narrow(kernel)) {
                     line_up_blocks(kernel, blocks, lean, &sizes[0], &sizes[1]);
                 } else {
                     spread_blocks(kernel, blocks, lean, &sizes[0], &sizes[1]);
@@ -232,7 +245,11 @@ static int compare_jobs(const void *x, const void *y)
     return (first->line.kernel > second->line.kernel) - (first->line.kernel < second->line.kernel);
 }
 
-static carat_status list_jobs(const struct device_traits *traits, const char *types, struct jobs *jobs)
+/* Whether a row multiplies only what another kernel has split, or what such rows have left alone. */
+static bool is_of_split(const struct kernel *kernel) { return kernel->planes > 0 || kernel->rescues; }
+
+static carat_status list_jobs(const struct device_traits *traits, const char *types, struct jobs *jobs,
+                              struct survey_totals *totals)
 {
     for (int i = 0; i < carat_catalog_count; i++) {
         const struct kernel *kernel = &carat_catalog[i];
@@ -240,7 +257,11 @@ static carat_status list_jobs(const struct device_traits *traits, const char *ty
             continue;
         }
         if (kernel->operation == OPERATION_GEMM && has_type(types, kernel)) {
-            CARAT_TRY(add_row(jobs, kernel, traits->multiprocessors));
+            if (is_of_split(kernel)) {
+                totals->of_split++;
+            } else {
+                CARAT_TRY(add_row(jobs, kernel, traits->multiprocessors));
+            }
         } else if (kernel->operation == OPERATION_PACK || kernel->operation == OPERATION_REDUCE) {
             CARAT_TRY(add_steps(jobs, kernel));
         }
@@ -257,6 +278,19 @@ static carat_status list_jobs(const struct device_traits *traits, const char *ty
         qsort(jobs->items, (size_t)jobs->count, sizeof(*jobs->items), compare_jobs);
     }
     return CARAT_OK;
+}
+
+carat_status survey_visit(const struct device_traits *traits, const char *types, survey_visitor *visitor,
+                          void *context)
+{
+    struct survey_totals totals = {0};
+    struct jobs jobs = {0};
+    carat_status status = list_jobs(traits, types, &jobs, &totals);
+    for (int i = 0; i < jobs.count && status == CARAT_OK; i++) {
+        visitor(context, &jobs.items[i].line);
+    }
+    free(jobs.items);
+    return status;
 }
 
 /* ---- Measuring it ---- */
@@ -344,13 +378,19 @@ static void look_at(void *context, const struct candidate *way)
     }
 }
 
-/* What stands for a type where a problem is described; of f32 in fast accuracy, where operands are turned too. */
+/*
+ * What stands for a type where a problem is described; of f32 in fast accuracy, where operands are turned too, and
+ * in the best where they are widened.
+ */
 static struct kernel packed_type(const struct kernel *pack)
 {
     static const int elements[] = {
         [1] = ELEMENT_S8, [2] = ELEMENT_BF16, [4] = ELEMENT_F32, [8] = ELEMENT_F64};
-    int element = pack->converts ? ELEMENT_E4M3 : elements[pack->element_bytes];
-    return (struct kernel){.element = element, .accuracy = element == ELEMENT_F32 ? ACCURACY_FAST : 0};
+    int element = pack->converts && pack->element_bytes == 1 ? ELEMENT_E4M3 : elements[pack->element_bytes];
+    int accuracy = pack->converts == CONVERTS_F64 ? ACCURACY_BEST
+                   : element == ELEMENT_F32       ? ACCURACY_FAST
+                                                  : 0;
+    return (struct kernel){.element = element, .accuracy = accuracy};
 }
 
 /*
@@ -371,6 +411,8 @@ static carat_status measure_pack(struct surveyor *surveyor, struct tuning_line *
     struct problem problem;
     struct problem in_place;
     struct candidate plain;
+    /* D's columns begin at 16 bytes either way: how they are stored is not the pack's. */
+    described.ldd = (columns + LD_UNIT - 1) / LD_UNIT * LD_UNIT;
     CARAT_TRY(problem_check(&described, &problem));
     plan_visit(&surveyor->traits, &problem, look_at, &wanted);
     if (is_large(surveyor, &described) || !wanted.way.kernel) {
@@ -380,6 +422,7 @@ static carat_status measure_pack(struct surveyor *surveyor, struct tuning_line *
     const struct problem *packed = &wanted.way.product;
     carat_gemm_problem tight =
         tuning_problem(wanted.way.kernel, packed->trans_a, packed->trans_b, columns, beside, length);
+    tight.ldd = described.ldd;
     CARAT_TRY(problem_check(&tight, &in_place));
     if (!plan_as_it_is(&surveyor->traits, &in_place, wanted.way.kernel, &plain)) {
         surveyor->totals->impossible++;
@@ -480,7 +523,7 @@ carat_status survey(struct stage *stage, const struct survey_options *options,
     surveyor.traits.tuning = NULL;
     struct jobs jobs = {0};
     double begin = now_seconds();
-    carat_status status = list_jobs(&surveyor.traits, options->types, &jobs);
+    carat_status status = list_jobs(&surveyor.traits, options->types, &jobs, totals);
     for (int i = 0; i < jobs.count && status == CARAT_OK; i++) {
         double seconds = now_seconds() - begin;
         if (seconds > options->seconds) {

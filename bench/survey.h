@@ -20,6 +20,24 @@ struct survey_options {
     double slack; /* products that the model thinks take more than this times the best way are left out */
 };
 
+/* Whole ways to do problems drawn at random. */
+struct ways_options {
+    double seconds;
+    const char *dtypes; /* of shape files, separated by commas, in turn; NULL: those that tell most */
+    uint64_t seed;
+    double most_seconds;  /* of one product */
+    double most_bytes;    /* of A, B and D */
+    int64_t largest_side; /* 0: 16384 */
+};
+
+struct ways_totals {
+    int drawn; /* shapes of the series so far */
+    int shapes;
+    int ways;
+    int too_large; /* shapes that take longer, or no way does them */
+    int failed;    /* ways */
+};
+
 /* What came of it. */
 struct survey_totals {
     int measured;
@@ -29,10 +47,16 @@ struct survey_totals {
     int failed;
     char why[300]; /* the first one did */
     int late;      /* for which there was no time */
+    int of_split;  /* rows, not points: they multiply planes, or what a split refuses, and have no points */
 };
 
 /* The head of the table of a device. */
 struct tuning_head survey_head(const struct place *place);
+
+/* Shows every line that a table of a device may have, in the order in which they are measured. types as above. */
+typedef void survey_visitor(void *context, const struct tuning_line *line);
+carat_status survey_visit(const struct device_traits *traits, const char *types, survey_visitor *visitor,
+                          void *context);
 
 /*
  * Measures, and writes a line each to `out`, the most valuable ones first. `known` are lines that need not be
@@ -41,5 +65,12 @@ struct tuning_head survey_head(const struct place *place);
 carat_status survey(struct stage *stage, const struct survey_options *options,
                     const struct tuning_line *known, int known_count, FILE *out,
                     struct survey_totals *totals);
+
+/*
+ * Draws shapes, times those ways to do each that are best by the traits' table and a few others, and writes a line each
+ * to `out`. Totals begin with all zero, and go on from there.
+ */
+carat_status survey_ways(struct stage *stage, const struct device_traits *traits,
+                         const struct ways_options *options, FILE *out, struct ways_totals *totals);
 
 #endif

@@ -144,30 +144,51 @@ carat_status timer_replay(struct timer *timer, void *graph, double *seconds)
     return timer_region(timer, launch_graph, &replay, 1, seconds, NULL);
 }
 
-carat_status timer_trial(struct timer *timer, struct contender *contender, const struct workload *workload,
-                         double estimate, double budget, double *seconds)
+carat_status trials_open(struct timer *timer, struct contender *contender, const struct workload *workload,
+                         double estimate, double budget, struct trials *trials)
 {
     static const double short_seconds = 100e-6;
     enum { MOST_CALLS = 64 };
     int calls = (int)(budget / (estimate > 1e-7 ? estimate : 1e-7));
-    calls = calls < 1 ? 1 : calls > MOST_CALLS ? MOST_CALLS : calls;
-    void *graph = NULL;
-    if (timer->place->cuda && estimate < short_seconds) {
-        carat_status status = timer_capture(timer, contender, workload, calls, &graph);
-        if (status == CARAT_DEVICE_LOST) {
-            return status;
-        }
+    *trials = (struct trials){.calls = calls < 1 ? 1 : calls > MOST_CALLS ? MOST_CALLS : calls};
+    if (!timer->place->cuda || estimate >= short_seconds) {
+        return CARAT_OK;
     }
-    carat_status status;
-    if (graph) {
-        status = timer_replay(timer, graph, seconds); /* the first one uploads it */
-        if (status == CARAT_OK) {
-            status = timer_replay(timer, graph, seconds);
-        }
-        cuda_graph_destroy(timer->place->device, graph);
-    } else {
-        status = timer_products(timer, contender, workload, 0, calls, seconds, NULL);
+    double upload;
+    carat_status status = timer_capture(timer, contender, workload, trials->calls, &trials->graph);
+    if (trials->graph) {
+        status = timer_replay(timer, trials->graph, &upload);
     }
-    *seconds /= calls;
+    /* What cannot be recorded can still be called. */
+    return status == CARAT_DEVICE_LOST || trials->graph ? status : CARAT_OK;
+}
+
+void trials_close(struct timer *timer, struct trials *trials)
+{
+    if (trials->graph) {
+        cuda_graph_destroy(timer->place->device, trials->graph);
+    }
+    *trials = (struct trials){0};
+}
+
+carat_status trials_run(struct timer *timer, struct contender *contender, const struct workload *workload,
+                        const struct trials *trials, double *seconds)
+{
+    carat_status status = trials->graph
+                              ? timer_replay(timer, trials->graph, seconds)
+                              : timer_products(timer, contender, workload, 0, trials->calls, seconds, NULL);
+    *seconds /= trials->calls;
+    return status;
+}
+
+carat_status timer_trial(struct timer *timer, struct contender *contender, const struct workload *workload,
+                         double estimate, double budget, double *seconds)
+{
+    struct trials trials;
+    carat_status status = trials_open(timer, contender, workload, estimate, budget, &trials);
+    if (status == CARAT_OK) {
+        status = trials_run(timer, contender, workload, &trials, seconds);
+    }
+    trials_close(timer, &trials);
     return status;
 }

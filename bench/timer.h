@@ -44,9 +44,24 @@ carat_status timer_capture(struct timer *timer, struct contender *contender, con
                            int calls, void **graph);
 
 /*
- * Seconds of one product, over the sets, measured for about `budget` seconds where one is thought to take `estimate`.
- * Short products are replayed from a graph: as calls on a stream all would seem alike, as slow as the host.
+ * Trials of about `budget` seconds each, of a contender whose product is thought to take `estimate`. Short products are
+ * replayed from a graph: as calls on a stream all would seem alike, as slow as the host.
  */
+struct trials {
+    int calls;
+    void *graph; /* NULL: calls on a stream */
+};
+
+/* Records the graph. The contender's workspace must stay where it is until trials_close(). */
+carat_status trials_open(struct timer *timer, struct contender *contender, const struct workload *workload,
+                         double estimate, double budget, struct trials *trials);
+void trials_close(struct timer *timer, struct trials *trials);
+
+/* Seconds of one product, over the sets. */
+carat_status trials_run(struct timer *timer, struct contender *contender, const struct workload *workload,
+                        const struct trials *trials, double *seconds);
+
+/* One trial by itself. */
 carat_status timer_trial(struct timer *timer, struct contender *contender, const struct workload *workload,
                          double estimate, double budget, double *seconds);
 

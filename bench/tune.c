@@ -104,18 +104,18 @@ static carat_status list_ways(const struct device_traits *traits, const struct p
 struct runner {
     struct contender *contender;
     bool alive;
+    bool always;     /* tried in every round, however slow */
     double estimate; /* of one product */
+    struct trials trials;
     double times[MOST_ROUNDS];
     int tried;
     double seconds; /* the median so far */
 };
 
-static carat_status try_once(struct stage *stage, const struct workload *workload, double seconds,
-                             struct runner *runner)
+static carat_status try_once(struct stage *stage, const struct workload *workload, struct runner *runner)
 {
     double time = 0;
-    carat_status status =
-        timer_trial(&stage->timer, runner->contender, workload, runner->estimate, seconds, &time);
+    carat_status status = trials_run(&stage->timer, runner->contender, workload, &runner->trials, &time);
     if (status != CARAT_OK) {
         runner->alive = false;
         runner->seconds = 0;
@@ -143,28 +143,50 @@ static carat_status start(struct stage *stage, const struct workload *workload, 
     return status == CARAT_DEVICE_LOST ? status : CARAT_OK;
 }
 
-static carat_status measure_runners(struct stage *stage, const struct workload *workload,
-                                    const struct tune_options *options, struct runner *runners, int count)
+/* Readies the trials, when workspace is as large as any of the runners wants it. */
+static carat_status record(struct stage *stage, const struct workload *workload, double seconds,
+                           struct runner *runner)
+{
+    carat_status status =
+        trials_open(&stage->timer, runner->contender, workload, runner->estimate, seconds, &runner->trials);
+    runner->alive = status == CARAT_OK;
+    return status == CARAT_DEVICE_LOST ? status : CARAT_OK;
+}
+
+/* Interleaved, round by round; those that are far from the fastest once. */
+static carat_status measure_runners(struct stage *stage, const struct workload *workload, double seconds,
+                                    int rounds, struct runner *runners, int count)
 {
     double fastest = INFINITY;
     for (int i = 0; i < count; i++) {
         CARAT_TRY(start(stage, workload, &runners[i]));
+    }
+    for (int i = 0; i < count; i++) {
         if (runners[i].alive) {
-            CARAT_TRY(try_once(stage, workload, options->seconds, &runners[i]));
-        }
-        if (runners[i].alive) {
-            fastest = fmin(fastest, runners[i].seconds);
+            CARAT_TRY(record(stage, workload, seconds, &runners[i]));
         }
     }
-    for (int round = 1; round < options->rounds && round < MOST_ROUNDS; round++) {
+    for (int round = 0; round < rounds && round < MOST_ROUNDS; round++) {
         for (int i = 0; i < count; i++) {
-            /* The last one is the plan, which is always measured. */
-            if (runners[i].alive && (runners[i].times[0] <= NEAR * fastest || i == count - 1)) {
-                CARAT_TRY(try_once(stage, workload, options->seconds, &runners[i]));
+            struct runner *runner = &runners[i];
+            if (runner->alive && (round == 0 || runner->always || runner->times[0] <= NEAR * fastest)) {
+                CARAT_TRY(try_once(stage, workload, runner));
             }
+        }
+        for (int i = 0; i < count && round == 0; i++) {
+            fastest = runners[i].alive ? fmin(fastest, runners[i].seconds) : fastest;
         }
     }
     return CARAT_OK;
+}
+
+static void close_runners(struct stage *stage, struct runner *runners, int count)
+{
+    for (int i = 0; i < count; i++) {
+        trials_close(&stage->timer, &runners[i].trials);
+        contender_close(runners[i].contender);
+    }
+    free(runners);
 }
 
 static int by_seconds(const void *x, const void *y)
@@ -185,11 +207,12 @@ static carat_status measure_ways(struct stage *stage, const struct workload *wor
         return fail(CARAT_OUT_OF_HOST_MEMORY, "no memory for %d ways", count);
     }
     carat_status status = contender_open_carat(&stage->place, "carat", &runners[tuning->count].contender);
+    runners[tuning->count].always = true;
     for (int i = 0; i < tuning->count && status == CARAT_OK; i++) {
         status = contender_open_way(&stage->place, &tuning->ways[i].way, &runners[i].contender);
     }
     if (status == CARAT_OK) {
-        status = measure_runners(stage, workload, options, runners, count);
+        status = measure_runners(stage, workload, options->seconds, options->rounds, runners, count);
     }
     if (status == CARAT_OK) {
         const struct runner *plan = &runners[tuning->count];
@@ -200,13 +223,7 @@ static carat_status measure_ways(struct stage *stage, const struct workload *wor
         }
         qsort(tuning->ways, (size_t)tuning->count, sizeof(*tuning->ways), by_seconds);
     }
-    for (int i = 0; i < count; i++) {
-        if (runners[i].contender) {
-            runners[i].contender->functions->unprepare(runners[i].contender);
-            contender_close(runners[i].contender);
-        }
-    }
-    free(runners);
+    close_runners(stage, runners, count);
     return status;
 }
 
@@ -228,17 +245,46 @@ carat_status tune_problem(struct stage *stage, const carat_gemm_problem *problem
 carat_status tune_way(struct stage *stage, const struct workload *workload, const struct candidate *way,
                       const enum step_kind *only, double seconds, int trials, double *median_seconds)
 {
-    struct runner runner = {0};
+    struct runner *runner = calloc(1, sizeof(*runner));
     *median_seconds = 0;
-    CARAT_TRY(only ? contender_open_step(&stage->place, way, *only, &runner.contender)
-                   : contender_open_way(&stage->place, way, &runner.contender));
-    carat_status status = start(stage, workload, &runner);
-    for (int i = 0; i < trials && i < MOST_ROUNDS && status == CARAT_OK && runner.alive; i++) {
-        status = try_once(stage, workload, seconds, &runner);
+    if (!runner) {
+        return fail(CARAT_OUT_OF_HOST_MEMORY, "no memory for a way");
     }
-    *median_seconds = runner.seconds;
-    contender_close(runner.contender);
+    carat_status status = only ? contender_open_step(&stage->place, way, *only, &runner->contender)
+                               : contender_open_way(&stage->place, way, &runner->contender);
+    if (status == CARAT_OK) {
+        status = measure_runners(stage, workload, seconds, trials, runner, 1);
+    }
+    *median_seconds = runner->seconds;
+    close_runners(stage, runner, 1);
     return status;
+}
+
+carat_status tune_ways(struct stage *stage, const struct workload *workload, struct tuned_way *ways,
+                       int count, double seconds, int rounds)
+{
+    struct runner *runners = calloc((size_t)count, sizeof(*runners));
+    carat_status status = runners ? CARAT_OK : fail(CARAT_OUT_OF_HOST_MEMORY, "no memory for %d ways", count);
+    for (int i = 0; i < count && status == CARAT_OK; i++) {
+        status = contender_open_way(&stage->place, &ways[i].way, &runners[i].contender);
+    }
+    if (status == CARAT_OK) {
+        status = measure_runners(stage, workload, seconds, rounds, runners, count);
+    }
+    for (int i = 0; i < count; i++) {
+        ways[i].seconds = runners ? runners[i].seconds : 0;
+    }
+    if (runners) {
+        close_runners(stage, runners, count);
+    }
+    return status;
+}
+
+carat_status tune_list(const struct device_traits *traits, const struct problem *problem,
+                       const struct tune_options *options, struct tuning *tuning)
+{
+    *tuning = (struct tuning){0};
+    return list_ways(traits, problem, options, tuning);
 }
 
 void tuning_free(struct tuning *tuning)

@@ -42,6 +42,14 @@ carat_status tune_problem(struct stage *stage, const carat_gemm_problem *problem
 carat_status tune_way(struct stage *stage, const struct workload *workload, const struct candidate *way,
                       const enum step_kind *only, double seconds, int trials, double *median_seconds);
 
+/* The same of several ways, interleaved; those that are far from the fastest are tried once. */
+carat_status tune_ways(struct stage *stage, const struct workload *workload, struct tuned_way *ways,
+                       int count, double seconds, int rounds);
+
+/* The ways that tune_problem() would measure, not measured, the cheapest by the model first. tuning_free() afterwards. */
+carat_status tune_list(const struct device_traits *traits, const struct problem *problem,
+                       const struct tune_options *options, struct tuning *tuning);
+
 void tuning_free(struct tuning *tuning);
 
 #endif

@@ -29,6 +29,7 @@ static const struct setting settings[] = {
     {"cublas", "default", CARAT_ACCURACY_STANDARD},   {"cublas", "fast", CARAT_ACCURACY_FAST},
     {"openblas", "default", CARAT_ACCURACY_STANDARD}, {"carat", "standard", CARAT_ACCURACY_STANDARD},
     {"carat", "strict", CARAT_ACCURACY_STRICT},       {"carat", "fast", CARAT_ACCURACY_FAST},
+    {"carat", "best", CARAT_ACCURACY_BEST},           {"carat", "close", CARAT_ACCURACY_CLOSE},
 };
 enum { SETTING_COUNT = sizeof(settings) / sizeof(settings[0]) };
 
@@ -125,7 +126,6 @@ static carat_status measure_setting(struct accuracy *accuracy, const struct sett
         return status;
     }
     bool own = strcmp(setting->contender, "carat") == 0;
-    double bound = accuracy_bound(setting->accuracy, &input->what);
     struct outcome_line line = {
         .setting = setting,
         .what = &input->what,
@@ -133,7 +133,7 @@ static carat_status measure_setting(struct accuracy *accuracy, const struct sett
         .peer = *peer_name ? peer : NULL,
         .peer_name = *peer_name,
         .text = status == CARAT_OK ? contender->plan : carat_last_message(),
-        .over = own && status == CARAT_OK && bound > 0 && !(errors.most <= bound),
+        .over = own && status == CARAT_OK && !accuracy_holds(setting->accuracy, &input->what, &errors),
     };
     accuracy->measured += status == CARAT_OK;
     accuracy->over += line.over;

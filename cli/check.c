@@ -99,6 +99,26 @@ static struct limits limits_of(carat_type type)
 
 static bool is_integer(carat_type type) { return type == CARAT_S8 || type == CARAT_S32; }
 
+/* Whether sums are f64, or compensated f64, whatever D is. */
+static bool wants_best(const carat_gemm_problem *problem)
+{
+    return problem->accuracy == CARAT_ACCURACY_BEST && !is_integer(problem->type_a);
+}
+
+/* The same where the best accuracy was asked for: D may then be narrower than the sums though it is f32. */
+static struct limits limits_of_problem(const carat_gemm_problem *problem)
+{
+    struct limits limits = limits_of(problem->type_cd);
+    if (wants_best(problem)) {
+        const struct limits sums = limits_of(CARAT_F64);
+        limits.result_unit = limits.result_unit > 0 ? limits.result_unit : limits.unit;
+        limits.unit = sums.unit;
+        limits.sum_overflow = sums.sum_overflow;
+        limits.sum_least_denormal = sums.sum_least_denormal;
+    }
+    return limits;
+}
+
 static bool is_float8(carat_type type) { return type == CARAT_E4M3 || type == CARAT_E5M2; }
 
 /*
@@ -143,7 +163,7 @@ static double rough_share(const struct check_input *input, double k)
     if (problem->type_a == CARAT_F32 && fast) {
         return tf32_share(k, input->random);
     }
-    if (is_float8(problem->type_a) && input->tensor_unit) {
+    if (is_float8(problem->type_a) && input->tensor_unit && !wants_best(problem)) {
         double run = fast ? k : fmin(k, FLOAT8_RUN);
         return float8_share(k, fmax(run, 1), input->random);
     }
@@ -283,6 +303,7 @@ struct reference {
     double high;
     double low;
     double scale;       /* what errors are measured by */
+    double rounded;     /* the sizes of the terms that are added in the end */
     double allowed;     /* without the rounding to D's type */
     double steps;       /* where numbers are so small that rounding errs by steps of fixed size */
     bool sums_overflow; /* on the way to it, sums may leave the format's range */
@@ -293,7 +314,7 @@ static bool may_cut_off(const struct check_input *input)
 {
     carat_type type = input->problem->type_a;
     bool tf32 = type == CARAT_F32 && input->problem->accuracy == CARAT_ACCURACY_FAST;
-    return input->tensor_unit && (tf32 || carat_type_size(type) <= 2);
+    return input->tensor_unit && !wants_best(input->problem) && (tf32 || carat_type_size(type) <= 2);
 }
 
 /* How far the arithmetic of a problem may be off, see check.h. */
@@ -303,16 +324,18 @@ struct tolerance {
     double slope;
     double after; /* few * u */
     double terms; /* of a sum */
+    bool compensated;
 };
 
 static struct tolerance tolerance_of(const struct check_input *input, double terms)
 {
     const carat_gemm_problem *problem = input->problem;
-    struct tolerance tolerance = {.limits = limits_of(problem->type_cd)};
+    struct tolerance tolerance = {.limits = limits_of_problem(problem)};
     double unit = tolerance.limits.unit;
     tolerance.terms = terms;
     /* Sums of integers are exact. */
-    double rounded = is_integer(problem->type_a) ? 0 : terms;
+    tolerance.compensated = wants_best(problem) && problem->type_a == CARAT_F64;
+    double rounded = is_integer(problem->type_a) || tolerance.compensated ? 0 : terms;
     tolerance.before =
         growth_of(rounded, input->random, may_cut_off(input)) * unit + rough_share(input, terms);
     tolerance.slope = slope_of(problem->activation);
@@ -337,7 +360,19 @@ static struct reference finish_sum(const struct sum *sum, struct scalars scalars
     low += (both - (high - added)) + (bias - added);
     double scale = fabs(scalars.product) * sum->magnitude + fabs(kept) + fabs(bias);
     /* Infinities and NaN make errors that are NaN, and need none. */
-    return (struct reference){.high = high, .low = isfinite(high) ? low : 0, .scale = scale};
+    return (struct reference){
+        .high = high,
+        .low = isfinite(high) ? low : 0,
+        .scale = scale,
+        .rounded = fabs(scaled) + fabs(kept) + fabs(bias),
+    };
+}
+
+/* The share of |A||B| that compensated sums lose, which are rounded but once beside. */
+static double second_order(const struct tolerance *tolerance)
+{
+    double first = tolerance->terms * tolerance->limits.unit;
+    return 2 * first * first;
 }
 
 static struct reference finish_reference(const struct check_input *input, const struct tolerance *tolerance,
@@ -349,8 +384,12 @@ static struct reference finish_reference(const struct check_input *input, const 
     double size = fabs(reference.high);
     reference.sums_overflow =
         reference.scale >= limits->sum_overflow || sum->magnitude >= limits->sum_overflow;
-    reference.allowed =
-        factor * (tolerance->slope * tolerance->before * reference.scale + tolerance->after * size);
+    double before = tolerance->before * reference.scale;
+    if (tolerance->compensated) {
+        before = tolerance->before * reference.rounded +
+                 second_order(tolerance) * fabs(scalars.product) * sum->magnitude;
+    }
+    reference.allowed = factor * (tolerance->slope * before + tolerance->after * size);
     reference.steps =
         0.5 * limits->least_denormal +
         factor * (fabs(scalars.product) * (tolerance->terms + 1) + 4) * limits->sum_least_denormal;

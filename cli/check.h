@@ -37,7 +37,8 @@ struct check_input {
  * where scale is that entry of |scale_d| (|alpha scale_a scale_b| |A||B| + |beta C| + |bias|), u the rounding unit
  * of the sums, u_d that of D where it is narrower, growth how many roundings can add up, rough what tf32
  * and the tensor unit's own sums of 8-bit floats lose, and slope the steepest of the activation. Sums of integers
- * have no rounding: D of s32 is right when equal.
+ * have no rounding: D of s32 is right when equal. In best accuracy u is that of f64; and of f64 itself, whose sums are
+ * compensated, growth * u is of the terms' sizes once they are summed, with 2 (k u)^2 |A||B| beside.
  */
 struct check {
     bool pass;         /* no entry is wrong */

@@ -23,11 +23,12 @@ static const char *layout_of_row(const struct kernel *row)
 /* Whether a row is for the problem's types, in whatever layout and accuracy. */
 static bool row_is_of_type(const struct kernel *row, const struct problem *problem)
 {
-    /* Sums of bf16 planes are f32. */
+    /* Sums of planes are f32. */
     int element = row->planes > 0 ? ELEMENT_F32 : row->element;
     int element_b = row->element_b ? row->element_b : element;
-    return row->operation == OPERATION_GEMM && element == (int)problem->type_a &&
-           element_b == (int)problem->type_b;
+    bool widened = row->widened && problem_wants_best(problem) && problem->type_a != CARAT_F64;
+    return row->operation == OPERATION_GEMM &&
+           (widened || (element == (int)problem->type_a && element_b == (int)problem->type_b));
 }
 
 /* Why a row of the problem's type is no candidate. */
@@ -41,14 +42,25 @@ static void why_not(struct device *device, const struct kernel *row, const struc
         snprintf(why, size, "it%s", needs ? needs + strlen(row->name) : message);
     } else if (row->accuracy == ACCURACY_FAST && problem->accuracy != CARAT_ACCURACY_FAST) {
         snprintf(why, size, "its sums are those of the fast accuracy, which was not asked for");
+    } else if (row->accuracy == ACCURACY_BEST && !problem_wants_best(problem)) {
+        snprintf(why, size, "its sums are those of the best accuracy, which was not asked for");
+    } else if (row->accuracy != ACCURACY_BEST && problem_wants_best(problem) &&
+               !(row->widened && problem->type_a != CARAT_F64)) {
+        snprintf(why, size, "its sums are not as accurate as the best, which was asked for");
     } else if (row->rescues) {
-        snprintf(why, size, "it only computes what bf16 planes cannot hold, behind a product of planes");
-    } else if (row->planes > 0 && problem->accuracy == CARAT_ACCURACY_STRICT) {
+        snprintf(why, size, "it only computes what planes cannot hold, behind a product of planes");
+    } else if (row->planes + row->splits > 0 && problem->accuracy == CARAT_ACCURACY_STRICT) {
         snprintf(why, size, "its sums are those of the standard accuracy, but strict was asked for");
+    } else if (row->splits > 0 && problem->accuracy == CARAT_ACCURACY_FAST) {
+        snprintf(why, size, "its sums are those of the standard accuracy, but fast was asked for");
+    } else if (row->splits > 0) {
+        snprintf(why, size, "it is for k of 32 and more");
     } else if (row->layout != LAYOUT_ANY && strcmp(layout_of_row(row), layout) != 0) {
         snprintf(why, size, "it is for layout %s", layout_of_row(row));
+    } else if (row->planes == 2 && problem->accuracy != CARAT_ACCURACY_CLOSE) {
+        snprintf(why, size, "its sums are those of the close accuracy, which was not asked for");
     } else if (row->planes > 0) {
-        snprintf(why, size, "it is for k of 32 and more, without bias and activation");
+        snprintf(why, size, "it is for k of %d and more", row->planes == 2 ? 96 : 32);
     } else if (!kernel_multiplies(row, &device->traits, problem)) {
         snprintf(why, size, "leading dimensions, strides or k are no multiples of %d bytes%s", row->alignment,
                  row->ld_limit ? ", or too large" : "");
@@ -64,7 +76,11 @@ static void print_treatment(const struct problem *p, const struct candidate *can
     const struct problem *to = &candidate->product;
     bool packs[2] = {candidate->packs_a, candidate->packs_b};
     bool turns[2] = {to->trans_a != p->trans_a, to->trans_b != p->trans_b};
-    const char *converted = to->planes > 0 ? " as bf16 planes" : to->type_a != p->type_a ? " as f16" : "";
+    const char *converted = to->planes == 2           ? " as f16 planes"
+                            : to->planes > 0          ? " as bf16 planes"
+                            : to->type_a == p->type_a ? ""
+                            : to->type_a == CARAT_F64 ? " as f64"
+                                                      : " as f16";
     snprintf(text, size, "-");
     size_t length = 0;
     for (int i = 0; i < 2; i++) {
@@ -327,7 +343,7 @@ int command_explain(int argc, char **argv)
          .kind = OPTION_TEXT,
          .target = &type_text,
          .value = "TYPE",
-         .help = "the element type (f32); tf32, e4m3-fast, f32-strict and the like ask for an accuracy too"},
+         .help = "the element type (f32); tf32, e4m3-fast, f32-best and the like ask for an accuracy too"},
         {.name = "--type-b",
          .kind = OPTION_TEXT,
          .target = &type_b,
@@ -341,7 +357,7 @@ int command_explain(int argc, char **argv)
         {.name = "--accuracy",
          .kind = OPTION_CHOICE,
          .target = &accuracy,
-         .choices = "standard|strict|fast",
+         .choices = "standard|strict|fast|best|close",
          .given = &accuracy_given,
          .help = "how exact the sums must be (standard, or what the type says)"},
         {.name = "--bias",

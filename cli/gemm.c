@@ -32,7 +32,7 @@ static const double TIME_BUDGET = 0.5;
 enum { MATRIX_A, MATRIX_B, MATRIX_C, MATRIX_BIAS, INPUT_COUNT, MATRIX_D = INPUT_COUNT, MATRIX_COUNT };
 static const char *const matrix_names[MATRIX_COUNT] = {"A", "B", "C", "bias", "D"};
 
-static const char *const accuracy_words[] = {"", ", strict", ", fast"};
+static const char *const accuracy_words[] = {"", ", strict", ", fast", ", best", ", close"};
 
 static const char type_words[] = "f32, f64, f16, bf16, s32, s8, e4m3 or e5m2";
 
@@ -93,6 +93,7 @@ struct timing {
     double first;
     double best;
     double median;
+    uint64_t safe; /* elements of D that a run of close accuracy computed on the safe path */
 };
 
 /* ---- The command line ------------------------------------------------------------------------------- */
@@ -156,8 +157,9 @@ static bool parse_line(int argc, char **argv, struct request *request, struct li
         {"--accuracy", 0, OPTION_CHOICE, &request->accuracy, NULL,
          "how the sums are computed; strict does without tensor cores for f32,\n"
          "fast rounds f32 to tf32 and leaves the sums of 8-bit floats to the\n"
-         "tensor unit alone",
-         "standard|strict|fast", &line->accuracy_given},
+         "tensor unit alone, best sums in f64 and rounds once, close keeps 22\n"
+         "bits of f32",
+         "standard|strict|fast|best|close", &line->accuracy_given},
         {"--bias", 0, OPTION_CHOICE, &request->bias, NULL, "add a number to each row of D, or to each column",
          "none|row|column", NULL},
         {"--bias-file", 0, OPTION_TEXT, &request->paths[MATRIX_BIAS], "FILE",
@@ -650,7 +652,9 @@ static bool measure(struct work *work, const struct place *place, const char *la
     *timing = (struct timing){0};
     double total = 0;
     double shown = 0;
-    bool good = true;
+    uint64_t before = 0;
+    uint64_t after = 0;
+    bool good = carat_count_safe(work->context, &before) == CARAT_OK;
     while (good && timing->runs < most && (repeat > 0 || timing->runs < LEAST_RUNS || total < TIME_BUDGET)) {
         if (total - shown > 0.1 || timing->runs == 0) {
             progress("multiplying%s, run %lld", label, (long long)timing->runs + 1);
@@ -664,7 +668,9 @@ static bool measure(struct work *work, const struct place *place, const char *la
         times[timing->runs] = seconds_now() - begin;
         total += times[timing->runs++];
     }
+    good = good && carat_count_safe(work->context, &after) == CARAT_OK;
     if (good) {
+        timing->safe = (after - before) / (uint64_t)timing->runs;
         timing->first = times[0];
         qsort(times, (size_t)timing->runs, sizeof(*times), compare_doubles);
         timing->best = times[0];
@@ -948,6 +954,11 @@ static bool multiply(const struct request *request, struct work *work)
         print_time(measured ? "" : "time", &from_host, how);
     }
     print_rate(work, measured ? &on_device : &from_host);
+    if (work->device.kind == CARAT_DEVICE_CUDA && work->problem.accuracy == CARAT_ACCURACY_CLOSE) {
+        printf("%-9s%llu of %llu elements of D on the safe path\n", "",
+               (unsigned long long)(measured ? on_device.safe : from_host.safe),
+               (unsigned long long)work->problem.m * (unsigned long long)work->problem.n);
+    }
     if (request->check) {
         print_check(request, work, &check);
         if (!check.pass) {

@@ -37,9 +37,9 @@ struct ladder {
     double call_limit; /* a kernel foreseen to take longer for one product is left out */
     struct estimate plain;
     struct estimate blas;
-    double rates[MOST_RUNGS]; /* of each rung at the size before, operations a second */
-    double copies_seconds;    /* of A and B in and D out, at the size at hand */
-    double host_call_seconds; /* the library's product from pinned host memory */
+    double rates[MOST_CONTENDERS]; /* of each rung or setting at the size before, operations a second */
+    double copies_seconds;         /* of A and B in and D out, at the size at hand */
+    double host_call_seconds;      /* the library's product from pinned host memory */
     json_t *document;
     json_t *results;
     const char
@@ -200,6 +200,27 @@ static void put_column(FILE *table, int width, int digits, double value, bool ex
     }
 }
 
+/* What a line of the table says of times and the error; or why there is no time. */
+static void put_columns(const struct ladder *ladder, const carat_gemm_problem *problem,
+                        const struct result *result, double share, double gain, double cublas)
+{
+    FILE *table = ladder->table;
+    double seconds = result->time_us / 1e6;
+    if (seconds <= 0) {
+        fprintf(table, "  %s: %s", outcome_name(result->outcome), result->reason);
+        return;
+    }
+    put_column(table, 11, 4, seconds * 1e3, false);
+    put_column(table, 9, 1, workload_operations(problem) / seconds * 1e-9, false);
+    put_column(table, 7, 1, share * 100, false);
+    put_column(table, 6, 2, gain, false);
+    put_column(table, 9, 1, ladder->plain.seconds / seconds, ladder->plain.extrapolated);
+    put_column(table, 8, 2, ladder->blas.seconds / seconds, ladder->blas.extrapolated);
+    put_column(table, 7, 3, cublas / seconds, false);
+    fprintf(table, " %9.1e", result->error);
+    put_column(table, 9, 2, result->first_call_us / 1e3, false);
+}
+
 static void report_rung(struct ladder *ladder, const carat_gemm_problem *problem,
                         const struct result *results, int at, double cublas)
 {
@@ -242,25 +263,34 @@ static void report_rung(struct ladder *ladder, const carat_gemm_problem *problem
     json_array_append_new(ladder->results, line);
 
     fprintf(ladder->table, "%4d %-26.26s", rung->number, rung->name);
-    if (seconds > 0) {
-        put_column(ladder->table, 11, 4, seconds * 1e3, false);
-        put_column(ladder->table, 9, 1, operations / seconds * 1e-9, false);
-        put_column(ladder->table, 7, 1, share * 100, false);
-        put_column(ladder->table, 6, 2, gain, false);
-        put_column(ladder->table, 9, 1, ladder->plain.seconds / seconds, ladder->plain.extrapolated);
-        put_column(ladder->table, 8, 2, ladder->blas.seconds / seconds, ladder->blas.extrapolated);
-        put_column(ladder->table, 7, 3, cublas / seconds, false);
-        fprintf(ladder->table, " %9.1e", result->error);
-        put_column(ladder->table, 9, 2, result->first_call_us / 1e3, false);
-        if (ladder->transfers) {
-            put_column(ladder->table, 11, 4,
-                       (rung->row ? seconds + ladder->copies_seconds : ladder->host_call_seconds) * 1e3,
-                       false);
-        }
-        fputc('\n', ladder->table);
-    } else {
-        fprintf(ladder->table, "  %s: %s\n", outcome_name(result->outcome), result->reason);
+    put_columns(ladder, problem, result, share, gain, cublas);
+    if (ladder->transfers && seconds > 0) {
+        put_column(ladder->table, 11, 4,
+                   (rung->row ? seconds + ladder->copies_seconds : ladder->host_call_seconds) * 1e3, false);
     }
+    fputc('\n', ladder->table);
+}
+
+/* The library's line at an accuracy that it was asked for: as a peer's, rung 0. */
+static void report_setting(struct ladder *ladder, const carat_gemm_problem *problem,
+                           const struct result *result, int at, double cublas)
+{
+    const struct contender *contender = ladder->field.contenders[at];
+    carat_gemm_problem own = *problem;
+    own.accuracy = contender->asked;
+    double seconds = result->time_us / 1e6;
+    double operations = workload_operations(problem);
+    double least = ceilings_floor(&ladder->ceilings, &own).unit_seconds;
+    json_t *line = report_result(contender, &own, result, &ladder->ceilings, cublas);
+    json_object_set_new(line, "size", json_integer((json_int_t)problem->m));
+    json_object_set_new(line, "rung", json_integer(0));
+    json_object_set_new(line, "setting", json_true());
+    json_object_set_new(line, "kernel", json_string(contender->name));
+    json_object_set_new(line, "gflops", seconds > 0 ? json_real(operations / seconds * 1e-9) : json_null());
+    json_array_append_new(ladder->results, line);
+    fprintf(ladder->table, "     %-26.26s", contender->name);
+    put_columns(ladder, problem, result, seconds > 0 ? least / seconds : 0, 0, cublas);
+    fputc('\n', ladder->table);
 }
 
 /* A peer's line in the document, for plots: rung 0. */
@@ -311,7 +341,7 @@ static carat_status run_size(struct ladder *ladder, int64_t size)
     int places[MOST_CONTENDERS];
     int count = 0;
     for (int i = 0; i < field->count; i++) {
-        double foreseen = i < ladder->rungs.count && ladder->rates[i] > 0 ? operations / ladder->rates[i] : 0;
+        double foreseen = ladder->rates[i] > 0 ? operations / ladder->rates[i] : 0;
         if (foreseen > ladder->call_limit) {
             results[i].outcome = OUTCOME_SKIPPED;
             snprintf(results[i].reason, sizeof(results[i].reason), "one product would take about %.0f s",
@@ -345,10 +375,14 @@ static carat_status run_size(struct ladder *ladder, int64_t size)
     for (int i = 0; i < field->count; i++) {
         ladder->wrong += results[i].outcome == OUTCOME_WRONG || results[i].outcome == OUTCOME_FAILED;
         ladder->skipped += results[i].outcome == OUTCOME_SKIPPED || results[i].outcome == OUTCOME_CANNOT;
+        bool setting = field->contenders[i]->asks;
+        if ((i < ladder->rungs.count || setting) && results[i].time_us > 0) {
+            ladder->rates[i] = operations / results[i].time_us * 1e6;
+        }
         if (i < ladder->rungs.count) {
-            ladder->rates[i] =
-                results[i].time_us > 0 ? operations / results[i].time_us * 1e6 : ladder->rates[i];
             report_rung(ladder, &problem, results, i, cublas);
+        } else if (setting) {
+            report_setting(ladder, &problem, &results[i], i, cublas);
         } else {
             report_peer(ladder, &problem, &results[i], i);
         }
@@ -383,6 +417,13 @@ static carat_status open_ladder(struct ladder *ladder)
     for (int i = 0; i < ladder->rungs.count; i++) {
         const struct rung *rung = &ladder->rungs.items[i];
         CARAT_TRY(rung->row ? field_add_row(&ladder->field, rung->row) : field_add_carat(&ladder->field));
+    }
+    const struct rungs *rungs = &ladder->rungs;
+    bool to_the_top = rungs->count > 0 && !rungs->items[rungs->count - 1].row;
+    carat_accuracy settings[MOST_SETTINGS];
+    int setting_count = to_the_top ? ladder_settings(ladder->type, settings) : 0;
+    for (int i = 0; i < setting_count; i++) {
+        CARAT_TRY(field_add_setting(&ladder->field, settings[i]));
     }
     static const char *const peers[] = {"cublas", "cublaslt", "openblas"};
     for (int i = 0; i < (ladder->cpu ? 3 : 2); i++) {
@@ -614,7 +655,9 @@ int command_ladder(int argc, char **argv)
         .options = options,
         .option_count = sizeof(options) / sizeof(options[0]),
         .notes =
-            "share: of the measured ceiling of the type's unit. gain: over the rung it builds on.\n"
+            "share: of the measured ceiling of the type's unit. gain: over the rung it builds on. Below the\n"
+            "last rung of f32 stands the library at each accuracy, with its share of what that multiplies "
+            "on.\n"
             "x a core: over three plain loops on one core of the CPU, measured up to 2048, beyond (~)\n"
             "extrapolated. x BLAS: over the CPU's BLAS. cuBLAS: the time of the better of cublasGemmEx and\n"
             "the best cublasLt candidate over the kernel's. error: max |D - ref| / (|A||B|). first ms: the\n"

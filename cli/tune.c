@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "commands.h"
+#include "device.h"
 #include "options.h"
 #include "status.h"
 #include "survey.h"
@@ -14,12 +15,17 @@ struct lines {
     struct tuning_line *items;
     int count;
     int room;
+    int ways; /* lines of whole ways, which are not kept */
 };
 
 static carat_status keep_line(void *context, const struct tuning_head *head, const struct tuning_line *line)
 {
     (void)head;
     struct lines *lines = context;
+    if (line->whole) {
+        lines->ways++;
+        return CARAT_OK;
+    }
     if (lines->count == lines->room) {
         int room = lines->room ? 2 * lines->room : 1024;
         struct tuning_line *items = realloc(lines->items, (size_t)room * sizeof(*items));
@@ -78,6 +84,10 @@ static void print_totals(const char *path, const struct survey_totals *totals)
         }
     }
     printf("\n");
+    if (totals->of_split > 0) {
+        printf("rows that multiply split operands, which have no points of their own: %d\n",
+               totals->of_split);
+    }
     if (totals->failed > 0) {
         printf("the first that failed: %s\n", totals->why);
     }
@@ -97,12 +107,50 @@ static bool are_types(const char *list, char *word, size_t size)
     return true;
 }
 
-static carat_status tune(struct stage *stage, const struct survey_options *options, const char *path,
-                         bool resume)
+/* Whole ways, the best by the table as it stands in the file. */
+static carat_status tune_ways_by(struct stage *stage, const struct ways_options *options, const char *path,
+                                 FILE *out, struct ways_totals *totals)
+{
+    struct device_traits traits = stage->place.device->traits;
+    struct tuning_table *table;
+    char *text;
+    size_t length;
+    fflush(out);
+    CARAT_TRY(tuning_load(path, &text, &length));
+    carat_status status = tuning_parse(&traits, path, text, length, &table);
+    free(text);
+    CARAT_TRY(status);
+    traits.tuning = table;
+    status = survey_ways(stage, &traits, options, out, totals);
+    tuning_close(table);
+    return status;
+}
+
+/*
+ * So many times over: with what was learned, other ways look best, and those are measured next that only look so
+ * because nobody has.
+ */
+static carat_status tune_all_ways(struct stage *stage, const struct ways_options *options, const char *path,
+                                  FILE *out)
+{
+    enum { TIMES = 6 };
+    struct ways_options how = *options;
+    struct ways_totals totals = {0};
+    how.seconds /= TIMES;
+    for (int i = 0; i < TIMES; i++) {
+        CARAT_TRY(tune_ways_by(stage, &how, path, out, &totals));
+    }
+    printf("%s: %d ways to do %d shapes measured, %d shapes left out as too large, %d ways failed\n", path,
+           totals.ways, totals.shapes, totals.too_large, totals.failed);
+    return CARAT_OK;
+}
+
+static carat_status tune(struct stage *stage, const struct survey_options *options, struct ways_options *ways,
+                         const char *path, bool resume)
 {
     struct tuning_head head = survey_head(&stage->place);
     struct lines lines = {0};
-    struct survey_totals totals;
+    struct survey_totals totals = {0};
     char text[400];
     carat_status status = resume ? read_lines(path, &head, &lines) : CARAT_OK;
     FILE *out = status == CARAT_OK ? fopen(path, resume ? "a" : "w") : NULL;
@@ -115,15 +163,21 @@ static carat_status tune(struct stage *stage, const struct survey_options *optio
             tuning_head_text(&head, text, sizeof(text));
             fputs(text, out);
         }
+    }
+    if (status == CARAT_OK && options->seconds > 0) {
         status = survey(stage, options, lines.items, lines.count, out, &totals);
+        if (status == CARAT_OK) {
+            print_totals(path, &totals);
+        }
+    }
+    if (status == CARAT_OK && ways->seconds > 0) {
+        ways->seed += (uint64_t)lines.ways << 32; /* other shapes than those that are there */
+        status = tune_all_ways(stage, ways, path, out);
     }
     if (out && fclose(out) != 0 && status == CARAT_OK) {
         status = fail(CARAT_INVALID_ARGUMENT, "cannot write %s", path);
     }
     free(lines.items);
-    if (status == CARAT_OK) {
-        print_totals(path, &totals);
-    }
     return status;
 }
 
@@ -133,6 +187,8 @@ int command_tune(int argc, char **argv)
     const char *types = NULL;
     const char *path = NULL;
     double minutes = 4;
+    double seconds = 60;
+    int64_t seed = 1;
     int64_t largest = 0;
     bool resume = false;
     const struct option options[] = {
@@ -140,7 +196,18 @@ int command_tune(int argc, char **argv)
          .kind = OPTION_REAL,
          .target = &minutes,
          .value = "N",
-         .help = "measure for so long at most; what tells most comes first (4)"},
+         .help = "measure kernels for so long at most; what tells most comes first (4)"},
+        {.name = "--ways",
+         .kind = OPTION_REAL,
+         .target = &seconds,
+         .value = "SECONDS",
+         .help = "then time whole ways to do shapes drawn at random for so long (60)"},
+        {.name = "--seed",
+         .kind = OPTION_COUNT,
+         .target = &seed,
+         .value = "N",
+         .help = "what --ways begins with: other shapes for each number, and none that bench\n"
+                 "draws (1)"},
         {.name = "--type",
          .kind = OPTION_TEXT,
          .target = &types,
@@ -171,10 +238,11 @@ int command_tune(int argc, char **argv)
         .description =
             "Measures every kernel of the library on this device over a coarse grid of shapes, and writes a "
             "table\n"
-            "of times. With the table the choice of kernels rests on measurements, also between the points "
-            "of "
-            "the\n"
-            "grid. It is a text file, used where the environment's CARAT_TUNING names it.",
+            "of times; then whole ways to do random shapes, to learn from what the choice is worth. With the "
+            "table\n"
+            "the choice of kernels rests on measurements, also between the points of the grid. It is a text "
+            "file,\n"
+            "used where the environment's CARAT_TUNING names it.",
         .options = options,
         .option_count = sizeof(options) / sizeof(options[0]),
         .notes = "  carat tune --out here.txt\n"
@@ -193,8 +261,10 @@ int command_tune(int argc, char **argv)
     if (!are_types(types, word, sizeof(word))) {
         return usage_error(argv[0], "--type has '%s', which is no element type", word);
     }
-    if (minutes <= 0) {
-        return usage_error(argv[0], "--minutes is %g, but must be more than 0", minutes);
+    if (minutes < 0 || seconds < 0 || minutes + seconds == 0) {
+        return usage_error(argv[0],
+                           "--minutes is %g and --ways is %g, but there must be time for one of them",
+                           minutes, seconds);
     }
     struct stage stage;
     if (stage_open(kind, index, &stage) != CARAT_OK) {
@@ -210,8 +280,16 @@ int command_tune(int argc, char **argv)
         .largest_side = largest,
         .slack = 3,
     };
+    struct ways_options ways = {
+        .seconds = seconds,
+        .dtypes = types,
+        .seed = (uint64_t)seed,
+        .most_seconds = 3e-3,
+        .most_bytes = how.most_bytes,
+        .largest_side = largest,
+    };
     exit_code = EXIT_OK;
-    if (tune(&stage, &how, path ? path : own_path, resume) != CARAT_OK) {
+    if (tune(&stage, &how, &ways, path ? path : own_path, resume) != CARAT_OK) {
         exit_code = command_failed(argv[0], "%s", carat_last_message());
     }
     stage_close(&stage);

@@ -73,6 +73,12 @@ static const struct kind kinds[] = {
     {CARAT_E4M3, CARAT_E4M3, CARAT_BF16, CARAT_ACCURACY_FAST, false},
     {CARAT_E4M3, CARAT_E4M3, CARAT_F32, CARAT_ACCURACY_FAST, false},
     {CARAT_E5M2, CARAT_E4M3, CARAT_F32, CARAT_ACCURACY_FAST, false},
+    {CARAT_F32, CARAT_F32, CARAT_F32, CARAT_ACCURACY_CLOSE, false},
+    {CARAT_F32, CARAT_F32, CARAT_F32, CARAT_ACCURACY_BEST, false},
+    {CARAT_F64, CARAT_F64, CARAT_F64, CARAT_ACCURACY_BEST, false},
+    {CARAT_F16, CARAT_F16, CARAT_F16, CARAT_ACCURACY_BEST, false},
+    {CARAT_BF16, CARAT_BF16, CARAT_F32, CARAT_ACCURACY_BEST, false},
+    {CARAT_E4M3, CARAT_E5M2, CARAT_F32, CARAT_ACCURACY_BEST, false},
     {CARAT_S32, CARAT_S32, CARAT_S32, CARAT_ACCURACY_STANDARD, false},
     {CARAT_S8, CARAT_S8, CARAT_S32, CARAT_ACCURACY_STANDARD, false},
     {CARAT_S8, CARAT_S8, CARAT_F32, CARAT_ACCURACY_STANDARD, false},
@@ -99,7 +105,7 @@ static carat_gemm_problem packed_problem(const struct kind *kind, int ops, int64
     return problem;
 }
 
-/* As dtypes are written in shape files: "e4m3", "e4m3:e5m2-fast", "f32-strict", "tf32". */
+/* As dtypes are written in shape files: "e4m3", "e4m3:e5m2-fast", "f32-strict", "f32-close", "tf32". */
 static void kind_name(const struct kind *kind, char *name, size_t size)
 {
     carat_gemm_problem problem = packed_problem(kind, 0, 1, 1, 1);
@@ -129,6 +135,9 @@ static double worst_ulps(const carat_gemm_problem *problem, bool cuda)
     bool fast = problem->accuracy == CARAT_ACCURACY_FAST;
     double k = (double)problem->k;
     double additions = k + 4;
+    if (problem->accuracy == CARAT_ACCURACY_BEST) {
+        return reference_ulps(problem); /* a bound of any sums */
+    }
     if (problem->type_a == CARAT_F64 || (problem->type_a == CARAT_F32 && !fast)) {
         return additions;
     }
@@ -283,8 +292,8 @@ static void judge_float8(const struct contender *contender, const struct input *
     }
     double times = verdict->error / input->f32_error;
     mark->times_f32 = larger_or_nan(mark->times_f32, times);
-    if (problem->accuracy != CARAT_ACCURACY_FAST && problem->type_cd == CARAT_BF16 && !(times <= 2) &&
-        verdict->right) {
+    if (problem->accuracy != CARAT_ACCURACY_FAST && problem->accuracy != CARAT_ACCURACY_BEST &&
+        problem->type_cd == CARAT_BF16 && !(times <= 2) && verdict->right) {
         verdict->right = false;
         snprintf(verdict->why, sizeof(verdict->why),
                  "the error is %.3g times that of exact products summed in f32, %.2e", times,
@@ -327,20 +336,24 @@ static carat_status try_contender(struct contender *contender, struct input *inp
     return CARAT_OK;
 }
 
-/* The accuracy of a row's sums. Of f32, those of planes are standard, and those in f32 itself strict. */
+/* The accuracy of a row's sums. Of f32, those of bf16 parts are standard, and those in f32 itself strict. */
 static carat_accuracy accuracy_of_row(const struct kernel *row)
 {
-    return row->accuracy == ACCURACY_FAST                    ? CARAT_ACCURACY_FAST
-           : row->element == ELEMENT_F32 && row->planes == 0 ? CARAT_ACCURACY_STRICT
+    return row->planes == 2                                  ? CARAT_ACCURACY_CLOSE
+           : row->accuracy != 0                              ? (carat_accuracy)row->accuracy
+           : row->element == ELEMENT_F32 && row->splits == 0 ? CARAT_ACCURACY_STRICT
                                                              : CARAT_ACCURACY_STANDARD;
 }
 
 /* Whether a row computes products of a kind, and of no other accuracy. One that rescues computes none by itself. */
 static bool row_is_of_kind(const struct kernel *row, const struct kind *kind)
 {
-    int element = row->planes > 0 ? ELEMENT_F32 : row->element; /* sums of bf16 planes */
+    int element = row->planes > 0 ? ELEMENT_F32 : row->element; /* sums of planes */
     int element_b = row->element_b ? row->element_b : element;
     bool product = row->operation == OPERATION_GEMM || row->operation == OPERATION_LADDER;
+    if (row->widened && kind->accuracy == CARAT_ACCURACY_BEST) {
+        return kind->type_a != CARAT_F64;
+    }
     return product && !row->rescues && element == (int)kind->type_a && element_b == (int)kind->type_b &&
            accuracy_of_row(row) == kind->accuracy;
 }
@@ -576,7 +589,8 @@ static carat_status verify_all_of(struct verify *verify, const struct kind *kind
 {
     CARAT_TRY(verify_kind(verify, kind));
     bool own_result = kind->type_cd == carat_gemm_describe(kind->type_a, 1, 1, 1).type_cd;
-    bool plain = kind->accuracy == CARAT_ACCURACY_STANDARD && kind->type_a == kind->type_b;
+    bool of_all = kind->accuracy == CARAT_ACCURACY_STANDARD || kind->accuracy == CARAT_ACCURACY_BEST;
+    bool plain = of_all && kind->type_a == kind->type_b;
     if (!is_integer(kind->type_a) && own_result && plain) {
         CARAT_TRY(verify_epilogues(verify, kind));
     }
@@ -605,12 +619,13 @@ int command_verify(int argc, char **argv)
          .kind = OPTION_TEXT,
          .target = &type_text,
          .value = "TYPE",
-         .help = "only this element type of A; also tf32, e4m3-fast, f32-strict and the like"},
+         .help = "only this element type of A; also tf32, e4m3-fast, f32-best and the like"},
         {.name = "--accuracy",
          .kind = OPTION_CHOICE,
          .target = &accuracy,
-         .choices = "standard|strict|fast",
-         .help = "only this accuracy; f16, bf16, f64 and integers are verified in standard alone"},
+         .choices = "standard|strict|fast|best|close",
+         .help =
+             "only this accuracy; f16, bf16 and f64 are verified in standard and best, integers in standard"},
         {.name = "--kernel",
          .kind = OPTION_TEXT,
          .target = &kernel,
@@ -651,7 +666,7 @@ int command_verify(int argc, char **argv)
             "own power of two), scaled (each column), integers (whose products must be exact). An error is\n"
             "marked ! where it is over what the arithmetic allows; the exit code is then 1. Of 8-bit floats\n"
             "to bf16 it allows twice the error of exact products summed in f32, which is shown above them,\n"
-            "unless the fast accuracy was asked for. Integer types are compared modulo 2^32.",
+            "unless the fast or the best accuracy was asked for. Integer types are compared modulo 2^32.",
     };
     int exit_code;
     if (options_parse(&usage, argc, argv, NULL, 0, &exit_code) < 0) {
