@@ -13,6 +13,9 @@ enum {
 
 enum { PARTS = 3 };
 
+/* Of `close`: the exponents of blocks that are scaled, where that puts them, and how far below counts as large. */
+enum { BLOCK_LEAST = -50, BLOCK_MOST = 50, BLOCK_TOP = 14, LARGE = 6, EVIDENCE = 8, CLOSE_PARTS = 2 };
+
 /* ---- Bits ---- */
 
 static uint32_t bits_of(float x)
@@ -60,21 +63,22 @@ static float cut_to_f32(double x)
 
 /* ---- The tensor unit ---- */
 
-float tensor_step(const struct tensor_unit *unit, float accumulator, const float x[UNIT_K],
-                  const float y[UNIT_K])
+/* The accumulator plus the sum of so many products, all at once. */
+static float add_at_once(const struct tensor_unit *unit, float accumulator, int count, const float *x,
+                         const float *y)
 {
     double products[UNIT_K];
     int largest = exponent_of(accumulator);
-    for (int i = 0; i < UNIT_K; i++) {
+    for (int i = 0; i < count; i++) {
         products[i] = (double)x[i] * y[i];
     }
     if (unit->products_normal) {
-        for (int i = 0; i < UNIT_K; i++) {
+        for (int i = 0; i < count; i++) {
             int exponent = exponent_of(products[i]);
             largest = exponent > largest ? exponent : largest;
         }
     } else {
-        for (int i = 0; i < UNIT_K; i++) {
+        for (int i = 0; i < count; i++) {
             int exponent = products[i] == 0 ? -1023 : exponent_of(x[i]) + exponent_of(y[i]);
             largest = exponent > largest ? exponent : largest;
         }
@@ -85,10 +89,19 @@ float tensor_step(const struct tensor_unit *unit, float accumulator, const float
     int last = largest - 23 - unit->extra_bits;
     double scale = power_of_two(-last);
     double sum = trunc(accumulator * scale);
-    for (int i = 0; i < UNIT_K; i++) {
+    for (int i = 0; i < count; i++) {
         sum += trunc(products[i] * scale);
     }
     return cut_to_f32(sum * power_of_two(last));
+}
+
+float tensor_step(const struct tensor_unit *unit, float accumulator, const float x[UNIT_K],
+                  const float y[UNIT_K])
+{
+    for (int i = 0; i < UNIT_K; i += unit->at_once) {
+        accumulator = add_at_once(unit, accumulator, unit->at_once, x + i, y + i);
+    }
+    return accumulator;
 }
 
 /* ---- Parts ---- */
@@ -106,6 +119,18 @@ void split_bf16(float x, float parts[3])
     parts[0] = round_to_bf16(x);
     parts[1] = round_to_bf16(x - parts[0]);
     parts[2] = round_to_bf16(x - parts[0] - parts[1]);
+}
+
+float round_to_f16(float x)
+{
+    double last = power_of_two(x == 0 || fabsf(x) < 0x1p-14f ? -24 : exponent_of(x) - 10);
+    return (float)(nearbyint(x / last) * last);
+}
+
+void split_f16(float x, float parts[2])
+{
+    parts[0] = round_to_f16(x);
+    parts[1] = round_to_f16(x - parts[0]);
 }
 
 /* Parts of a matrix, each vector of k in one piece and filled with zeros to whole steps of the unit. */
@@ -166,6 +191,49 @@ void model_strict(int64_t m, int64_t n, int64_t k, int64_t block, const float *a
     }
 }
 
+/* ---- Compensated sums ---- */
+
+/* A sum, and how much it is more than what was added to it. */
+struct running_sum {
+    float sum;
+    float excess;
+};
+
+static void add(struct running_sum *running, float part)
+{
+    float added = part - running->excess;
+    float next = running->sum + added;
+    float excess = (next - running->sum) - added;
+    running->excess = isfinite(excess) ? excess : 0;
+    running->sum = next;
+}
+
+/* One entry by the row that rescues. */
+static float rescued_entry(const struct dial *dial, int64_t m, int64_t k, const float *row,
+                           const float *column)
+{
+    struct running_sum running = {0, 0};
+    int64_t move = k < dial->rescue_moves_k ? k : dial->rescue_move;
+    for (int64_t begin = 0; begin < k; begin += move) {
+        float part = 0;
+        for (int64_t l = begin; l < begin + move && l < k; l++) {
+            part = fmaf(row[l * m], column[l], part);
+        }
+        add(&running, part);
+    }
+    return running.sum;
+}
+
+void model_rescue(const struct dial *dial, int64_t m, int64_t n, int64_t k, const float *a, const float *b,
+                  float *c)
+{
+    for (int64_t j = 0; j < n; j++) {
+        for (int64_t i = 0; i < m; i++) {
+            c[i + j * m] = rescued_entry(dial, m, k, a + i, b + j * k);
+        }
+    }
+}
+
 /* ---- standard ---- */
 
 /* The products of parts, small ones first. */
@@ -174,7 +242,8 @@ static const int six_products[6][2] = {{0, 2}, {1, 1}, {2, 0}, {0, 1}, {1, 0}, {
 static float standard_entry(const struct dial *dial, const struct planes *a, const struct planes *b,
                             int64_t i, int64_t j)
 {
-    float sum = 0;
+    struct running_sum sums[MOST_CHAINS] = {{0, 0}};
+    int chain = 0;
     int64_t move = dial->move > 0 ? dial->move : a->k;
     int64_t stretch = dial->order == ORDER_BY_STEP ? UNIT_K : move;
     for (int64_t begin = 0; begin < a->k; begin += move) {
@@ -191,9 +260,17 @@ static float standard_entry(const struct dial *dial, const struct planes *a, con
                 }
             }
         }
-        sum += accumulator;
+        if (a->k >= dial->long_k) {
+            add(&sums[chain], accumulator);
+        } else {
+            sums[chain].sum += accumulator;
+        }
+        chain = (chain + 1) % dial->chains;
     }
-    return sum;
+    for (chain = 1; chain < dial->chains; chain++) {
+        sums[0].sum += sums[chain].sum;
+    }
+    return sums[0].sum;
 }
 
 /* Whether three bf16 may stand for a matrix: the kernels' own question, see kernels/common/verdict.h. */
@@ -223,7 +300,11 @@ void model_standard(const struct dial *dial, int64_t m, int64_t n, int64_t k, co
                     float *c)
 {
     if (standard_is_guarded(dial, m, n, k, a, b)) {
-        model_strict(m, n, k, 0, a, b, c);
+        if (k < dial->least_k) {
+            model_strict(m, n, k, 0, a, b, c);
+        } else {
+            model_rescue(dial, m, n, k, a, b, c);
+        }
         return;
     }
     struct planes parts_a = split_matrix(m, k, a, 1, m);
@@ -231,11 +312,190 @@ void model_standard(const struct dial *dial, int64_t m, int64_t n, int64_t k, co
     for (int64_t j = 0; j < n; j++) {
         for (int64_t i = 0; i < m; i++) {
             float sum = standard_entry(dial, &parts_a, &parts_b, i, j);
-            c[i + j * m] = isfinite(sum) ? sum : strict_entry(m, k, 0, a + i, b + j * k);
+            c[i + j * m] = isfinite(sum) ? sum : rescued_entry(dial, m, k, a + i, b + j * k);
         }
     }
     free(parts_a.parts);
     free(parts_b.parts);
+}
+
+/* ---- close ---- */
+
+/*
+ * What a block of the split finds: the exponent of its largest element, and how many elements of k each vector has
+ * within LARGE exponents of that, of the vector that has the fewest. Vectors of zeros do not count.
+ */
+struct found {
+    double scale; /* 2^exponent; 0: only zeros; infinity: it cannot be split */
+    int64_t large;
+};
+
+/* One operand as blocks of BLOCK_SIDE vectors and so many k, the last of up to twice that. */
+struct blocks {
+    int64_t vectors;
+    int64_t k;
+    int64_t slices;
+    struct found *found; /* [block of vectors][slice] */
+    struct planes planes;
+};
+
+static int64_t slice_end(int64_t k, int64_t slices, int64_t slice)
+{
+    return slice + 1 == slices ? k : (slice + 1) * BLOCK_SIDE;
+}
+
+static int64_t least_of(int64_t x, int64_t y) { return x < y ? x : y; }
+
+/* Element l of vector v is at x[v * along + l * step]. */
+static struct found find_block(const struct blocks *blocks, const float *x, int64_t along, int64_t step,
+                               int64_t first, int64_t slice)
+{
+    int64_t last = least_of(first + BLOCK_SIDE, blocks->vectors);
+    int64_t begin = slice * BLOCK_SIDE;
+    int64_t end = slice_end(blocks->k, blocks->slices, slice);
+    float largest = 0;
+    for (int64_t v = first; v < last; v++) {
+        for (int64_t l = begin; l < end; l++) {
+            float magnitude = fabsf(x[v * along + l * step]);
+            largest = magnitude > largest || isnan(magnitude) ? magnitude : largest;
+        }
+    }
+    if (largest == 0) {
+        return (struct found){0, end - begin};
+    }
+    int exponent = isfinite(largest) ? exponent_of(largest) : 1024;
+    if (exponent < BLOCK_LEAST || exponent > BLOCK_MOST) {
+        return (struct found){INFINITY, 0};
+    }
+    struct found found = {power_of_two(exponent), end - begin};
+    for (int64_t v = first; v < last; v++) {
+        int64_t large = 0;
+        bool zero = true;
+        for (int64_t l = begin; l < end; l++) {
+            float magnitude = fabsf(x[v * along + l * step]);
+            large += magnitude >= power_of_two(exponent - LARGE);
+            zero = zero && magnitude == 0;
+        }
+        found.large = !zero && large < found.large ? large : found.large;
+    }
+    return found;
+}
+
+static struct blocks block_matrix(int64_t vectors, int64_t k, const float *x, int64_t along, int64_t step)
+{
+    struct blocks blocks = {.vectors = vectors, .k = k, .slices = k < BLOCK_SIDE ? 1 : k / BLOCK_SIDE};
+    blocks.planes = (struct planes){vectors, (k + UNIT_K - 1) / UNIT_K * UNIT_K, NULL};
+    int64_t count = (vectors + BLOCK_SIDE - 1) / BLOCK_SIDE * blocks.slices;
+    blocks.found = calloc((size_t)count, sizeof(*blocks.found));
+    blocks.planes.parts =
+        calloc((size_t)(CLOSE_PARTS * vectors * blocks.planes.k), sizeof(*blocks.planes.parts));
+    if (!blocks.found || !blocks.planes.parts) {
+        abort();
+    }
+    for (int64_t at = 0; at < count; at++) {
+        int64_t first = at / blocks.slices * BLOCK_SIDE;
+        int64_t slice = at % blocks.slices;
+        struct found found = find_block(&blocks, x, along, step, first, slice);
+        blocks.found[at] = found;
+        for (int64_t v = first; v < least_of(first + BLOCK_SIDE, vectors) && isfinite(found.scale); v++) {
+            for (int64_t l = slice * BLOCK_SIDE; l < slice_end(k, blocks.slices, slice); l++) {
+                float parts[CLOSE_PARTS];
+                double lifted =
+                    found.scale == 0 ? 0 : x[v * along + l * step] / found.scale * (1 << BLOCK_TOP);
+                split_f16((float)lifted, parts);
+                for (int64_t part = 0; part < CLOSE_PARTS; part++) {
+                    blocks.planes.parts[(part * vectors + v) * blocks.planes.k + l] = parts[part];
+                }
+            }
+        }
+    }
+    return blocks;
+}
+
+static void blocks_free(struct blocks *blocks)
+{
+    free(blocks->found);
+    free(blocks->planes.parts);
+}
+
+static const struct found *found_in(const struct blocks *blocks, int64_t vector, int64_t slice)
+{
+    return &blocks->found[vector / BLOCK_SIDE * blocks->slices + slice];
+}
+
+/* Whether what elements next to 0 lose might count: see kernels/common/verdict.h. */
+static bool is_thin(const struct blocks *a, const struct blocks *b, int64_t row, int64_t column)
+{
+    double lost = 0;
+    double evidence = 0;
+    for (int64_t slice = 0; slice < a->slices; slice++) {
+        const struct found *of_a = found_in(a, row, slice);
+        const struct found *of_b = found_in(b, column, slice);
+        int64_t count = slice_end(a->k, a->slices, slice) - slice * BLOCK_SIDE;
+        int64_t common = of_a->large + of_b->large - count;
+        lost += (double)count * of_a->scale * of_b->scale;
+        evidence += (double)(common > 0 ? common : 0) * of_a->scale * of_b->scale;
+    }
+    return !(lost <= EVIDENCE * evidence);
+}
+
+bool close_is_guarded(const struct dial *dial, int64_t m, int64_t n, int64_t k, const float *a,
+                      const float *b, int64_t row, int64_t column)
+{
+    if (k < dial->least_k) {
+        return true;
+    }
+    struct blocks blocks_a = block_matrix(m, k, a, 1, m);
+    struct blocks blocks_b = block_matrix(n, k, b, k, 1);
+    bool thin = is_thin(&blocks_a, &blocks_b, row, column);
+    blocks_free(&blocks_a);
+    blocks_free(&blocks_b);
+    return thin;
+}
+
+/* The products of parts, small ones first; a move lies in one slice. */
+static const int three_products[3][2] = {{0, 1}, {1, 0}, {0, 0}};
+
+static float close_entry(const struct dial *dial, const struct blocks *a, const struct blocks *b, int64_t i,
+                         int64_t j)
+{
+    float sum = 0;
+    for (int64_t begin = 0; begin < a->planes.k; begin += dial->move) {
+        int64_t end = least_of(begin + dial->move, a->planes.k);
+        int64_t slice = least_of(begin / BLOCK_SIDE, a->slices - 1);
+        float accumulator = 0;
+        for (int product = 0; product < 3; product++) {
+            for (int64_t l = begin; l < end; l += UNIT_K) {
+                accumulator =
+                    tensor_step(&dial->unit, accumulator, plane(&a->planes, three_products[product][0], i, l),
+                                plane(&b->planes, three_products[product][1], j, l));
+            }
+        }
+        double factor = found_in(a, i, slice)->scale * found_in(b, j, slice)->scale;
+        sum = fmaf(accumulator, (float)(factor / (1 << 2 * BLOCK_TOP)), sum);
+    }
+    return sum;
+}
+
+void model_close(const struct dial *dial, const struct dial *safe, int64_t m, int64_t n, int64_t k,
+                 const float *a, const float *b, float *c)
+{
+    model_standard(safe, m, n, k, a, b, c);
+    if (k < dial->least_k) {
+        return;
+    }
+    struct blocks blocks_a = block_matrix(m, k, a, 1, m);
+    struct blocks blocks_b = block_matrix(n, k, b, k, 1);
+    for (int64_t j = 0; j < n; j++) {
+        for (int64_t i = 0; i < m; i++) {
+            if (!is_thin(&blocks_a, &blocks_b, i, j)) {
+                float sum = close_entry(dial, &blocks_a, &blocks_b, i, j);
+                c[i + j * m] = isfinite(sum) ? sum : c[i + j * m];
+            }
+        }
+    }
+    blocks_free(&blocks_a);
+    blocks_free(&blocks_b);
 }
 
 /* ---- The reference ---- */

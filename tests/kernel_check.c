@@ -380,8 +380,10 @@ static bool extras_destroy(struct extras *extras)
 struct leavings {
     struct buffer words;
     struct buffer spoiled;
+    struct buffer earlier; /* of a product before, which may have left nothing, and says so in `left` */
+    struct buffer left;
     verdict_arguments verdict;
-    bool refused; /* all of D */
+    bool refused; /* all of D, or all that was left before */
     bool any;     /* or some of it */
 };
 
@@ -414,6 +416,27 @@ static void random_exponents(uint32_t *words, int64_t count, int64_t least, int6
     words[other] = exponents_word(most, one == other ? least : most);
 }
 
+/* Words of parts of D: none is left, one alone in a corner, every one in so many, or all. */
+static struct buffer random_parts(int64_t parts, struct random *random)
+{
+    struct buffer buffer = buffer_create((size_t)parts * sizeof(uint32_t), 4);
+    uint32_t *words = (uint32_t *)(void *)buffer.at;
+    int64_t kind = random_between(random, 0, 3);
+    int every = (int)random_between(random, 1, 9);
+    for (int64_t i = 0; i < parts; ++i) {
+        bool is = kind == 1 ? i == parts - 1 : kind > 1 && random_one_in(random, every);
+        words[i] = is ? (random_one_in(random, 2) ? 1 : 0x80000000) : 0;
+    }
+    buffer_keep(&buffer);
+    return buffer;
+}
+
+/* Which words say what is left to the row; NULL: all is. */
+static const uint32_t *left_words(const struct leavings *leavings)
+{
+    return leavings->refused ? leavings->verdict.earlier : leavings->verdict.spoiled;
+}
+
 static struct leavings leavings_create(int64_t m, int64_t n, int64_t batch, struct random *random)
 {
     static const int32_t rows[] = {32, 64, 128, 192};
@@ -439,20 +462,26 @@ static struct leavings leavings_create(int64_t m, int64_t n, int64_t batch, stru
     buffer_keep(&leavings.words);
 
     int64_t parts = ceiling(m, verdict->spoiled_rows) * ceiling(n, SPOILED_COLUMNS) * batch;
-    leavings.spoiled = buffer_create((size_t)parts * sizeof(uint32_t), 4);
-    uint32_t *spoiled = (uint32_t *)(void *)leavings.spoiled.at;
-    /* None, one alone in a corner, every one in so many, or all. */
-    int64_t kind = random_between(random, 0, 3);
-    int every = (int)random_between(random, 1, 9);
-    leavings.any = leavings.refused;
-    for (int64_t i = 0; i < parts; ++i) {
-        bool is = kind == 1 ? i == parts - 1 : kind > 1 && random_one_in(random, every);
-        spoiled[i] = is ? (random_one_in(random, 2) ? 1 : 0x80000000) : 0;
-        leavings.any |= is;
-    }
-    buffer_keep(&leavings.spoiled);
+    leavings.spoiled = random_parts(parts, random);
+    leavings.earlier = random_parts(parts, random);
+    leavings.left = random_parts(1, random);
     verdict->words = words;
-    verdict->spoiled = spoiled;
+    verdict->spoiled = (uint32_t *)(void *)leavings.spoiled.at;
+    if (random_one_in(random, 2)) {
+        verdict->earlier = (const uint32_t *)(const void *)leavings.earlier.at;
+        verdict->left = (uint32_t *)(void *)leavings.left.at;
+    } else if (random_one_in(random, 3)) {
+        /* Behind a product of scaled blocks there are words of another kind, which say nothing here. */
+        verdict->left = (uint32_t *)(void *)leavings.left.at;
+        verdict->count = verdict->count_a = 0;
+        leavings.refused = false;
+    }
+    const uint32_t *left = left_words(&leavings);
+    bool none = verdict->left && *verdict->left == 0;
+    leavings.any = !none && !left;
+    for (int64_t i = 0; i < parts && left && !none; ++i) {
+        leavings.any |= left[i] != 0;
+    }
     return leavings;
 }
 
@@ -462,7 +491,8 @@ static bool is_left(const struct leavings *leavings, int64_t m, int64_t n, int64
 {
     int64_t rows = leavings->verdict.spoiled_rows;
     int64_t strip = problem * ceiling(n, SPOILED_COLUMNS) + j / SPOILED_COLUMNS;
-    return leavings->refused || leavings->verdict.spoiled[strip * ceiling(m, rows) + i / rows] != 0;
+    const uint32_t *left = left_words(leavings);
+    return leavings->any && (!left || left[strip * ceiling(m, rows) + i / rows] != 0);
 }
 
 static bool leavings_destroy(struct leavings *leavings)
@@ -470,9 +500,13 @@ static bool leavings_destroy(struct leavings *leavings)
     if (!leavings->words.memory) {
         return true;
     }
-    bool kept = buffer_is_kept(&leavings->words) && buffer_is_kept(&leavings->spoiled);
-    bool guarded = buffer_destroy(&leavings->words);
-    return kept & guarded & buffer_destroy(&leavings->spoiled);
+    struct buffer *buffers[] = {&leavings->words, &leavings->spoiled, &leavings->earlier, &leavings->left};
+    bool right = true;
+    for (int i = 0; i < 4; ++i) {
+        right &= buffer_is_kept(buffers[i]);
+        right &= buffer_destroy(buffers[i]);
+    }
+    return right;
 }
 
 /* ---- Products ------------------------------------------------------------------------------- */
@@ -488,9 +522,10 @@ struct product {
     const carat_run *run;
     const struct leavings *leavings; /* of a row that rescues; else NULL */
     const struct matrix *d;
+    const struct matrix *partials;
     int64_t k_per_part;
     int parts;
-    bool compensated;
+    int terms; /* what errors grow with in its place, where that is not k; else 0 */
 };
 
 static carat_type result_type(const struct kernel *row)
@@ -498,20 +533,25 @@ static carat_type result_type(const struct kernel *row)
     return row->element == ELEMENT_S8 ? CARAT_S32 : (carat_type)row->element;
 }
 
-/* Of what the products of a type are summed to. */
-static carat_type sum_type(carat_type type)
+/* Of what the products of a type are summed to by a row. */
+static carat_type sum_type(const struct kernel *row)
 {
-    return type == CARAT_F64 ? CARAT_F64 : type == CARAT_S32 || type == CARAT_S8 ? CARAT_S32 : CARAT_F32;
+    carat_type type = (carat_type)row->element;
+    return row->accuracy == ACCURACY_BEST          ? CARAT_F64
+           : type == CARAT_F64                     ? CARAT_F64
+           : type == CARAT_S32 || type == CARAT_S8 ? CARAT_S32
+                                                   : CARAT_F32;
 }
 
-/* The compensated rung's own bound: its error does not grow with k, but for what underflows. */
+/* The bound of a row that compensates: its error does not grow with k, but for what underflows. */
 static void tighten(const struct product *work, struct expected *expected)
 {
     long double alpha = fabsl(element_get(CARAT_F32, work->alpha, 0));
     long double terms = (long double)(work->problem.k + 4);
     long double lost = terms * 0x1p-149L * (alpha + 1);
-    if (work->compensated && terms > 5) {
-        expected->bound = (expected->bound - lost) * 5 / terms + lost;
+    bool plain = work->problem.bias == CARAT_BIAS_NONE && work->problem.activation == CARAT_ACTIVATION_NONE;
+    if (work->terms > 0 && terms > work->terms && plain) {
+        expected->bound = (expected->bound - lost) * work->terms / terms + lost;
     }
 }
 
@@ -533,6 +573,11 @@ static struct expected expect_product(const void *context, int64_t problem, int6
 static struct expected expect_part(const void *context, int64_t index, int64_t i, int64_t j)
 {
     const struct product *work = context;
+    if (work->leavings && !is_left(work->leavings, work->problem.m, work->problem.n, index, i, j)) {
+        const struct matrix *to = work->partials;
+        return (struct expected){
+            element_get(to->type, to->buffer.before, index * to->stride + j * to->ld + i), 0};
+    }
     int64_t part = index % work->parts;
     carat_gemm_problem piece = work->problem;
     int64_t begin = part * work->k_per_part < piece.k ? part * work->k_per_part : piece.k;
@@ -542,12 +587,13 @@ static struct expected expect_part(const void *context, int64_t index, int64_t i
         (const char *)work->a + (size_t)(begin * (piece.op_a == CARAT_TRANSPOSE ? 1 : piece.lda)) * size;
     const char *b =
         (const char *)work->b + (size_t)(begin * (piece.op_b == CARAT_TRANSPOSE ? piece.ldb : 1)) * size;
-    carat_type scalar = sum_type(piece.type_a);
+    carat_type scalar = sum_type(work->row);
     double one[1];
     double zero[1];
     element_set(scalar, one, 0, 1);
     element_set(scalar, zero, 0, 0);
     piece.k = end - begin;
+    piece.accuracy = (carat_accuracy)work->row->accuracy;
     piece.type_cd = scalar;
     piece.bias = CARAT_BIAS_NONE;
     piece.activation = CARAT_ACTIVATION_NONE;
@@ -571,7 +617,8 @@ static carat_gemm_problem random_product(const struct kernel *row, struct random
     /* Two tiles in one dimension at a time where they are large, several where they are small. */
     int64_t most_m = row->tile_m >= 64 ? 1 : 3;
     int64_t most_n = row->tile_n >= 64 ? 1 : 3;
-    int64_t most_k = row->tile_k > 0 ? (row->stages > 2 ? row->stages + 2 : 3) : 3;
+    int64_t ahead = row->stages > 2 || row->splits ? row->stages + 2 : 3;
+    int64_t most_k = row->tile_k > 0 ? ahead : 3;
     int64_t tile_k = row->tile_k > 1 ? row->tile_k : 16;
     if (row->tile_m >= 64 && row->tile_n >= 64 && random_one_in(random, 2)) {
         *(random_one_in(random, 2) ? &most_m : &most_n) = 0;
@@ -600,6 +647,11 @@ static carat_gemm_problem random_product(const struct kernel *row, struct random
     if (row->epilogue) {
         random_epilogue(&problem, random);
     }
+    if (row->widened && random_one_in(random, 2)) {
+        /* What was narrower once may be stored so. */
+        problem.type_cd = CARAT_F32;
+        problem.accuracy = CARAT_ACCURACY_BEST;
+    }
     bool any = row->layout == LAYOUT_ANY && row->operation == OPERATION_GEMM;
     bool trans_a = any ? random_one_in(random, 2) : row->layout == LAYOUT_TN || row->layout == LAYOUT_TT;
     bool trans_b = any ? random_one_in(random, 2) : row->layout == LAYOUT_NT || row->layout == LAYOUT_TT;
@@ -616,6 +668,29 @@ static carat_gemm_problem random_product(const struct kernel *row, struct random
     return problem;
 }
 
+/* From so many k on a row that rescues compensates its sums: see kernels/gemm/simt.cu. */
+#define LEAST_MOVED_K 128
+
+/* Products of one 1, and then of so little that a sum which has it forgets all others. */
+static void make_creep(struct matrix *a, struct matrix *b, bool trans_b)
+{
+    for (int64_t problem = 0; problem < a->batch; ++problem) {
+        for (int64_t i = 0; i < a->rows * a->columns; ++i) {
+            int64_t at = problem * a->stride + i / a->rows * a->ld + i % a->rows;
+            element_set(a->type, a->buffer.at, at, 1);
+        }
+    }
+    for (int64_t problem = 0; problem < b->batch; ++problem) {
+        for (int64_t i = 0; i < b->rows * b->columns; ++i) {
+            int64_t at = problem * b->stride + i / b->rows * b->ld + i % b->rows;
+            int64_t l = trans_b ? i / b->rows : i % b->rows;
+            element_set(b->type, b->buffer.at, at, l == 0 ? 1 : 0x1p-25L);
+        }
+    }
+    buffer_keep(&a->buffer);
+    buffer_keep(&b->buffer);
+}
+
 static bool check_product(const struct kernel *row, const struct cpu_kernel *kernel, struct random *random)
 {
     struct product work = {.row = row, .parts = 1, .problem = random_product(row, random)};
@@ -626,12 +701,18 @@ static bool check_product(const struct kernel *row, const struct cpu_kernel *ker
     /* What rounds f32 as it comes could lose a NaN. */
     bool rounds = row->element == ELEMENT_F32 && row->accuracy == ACCURACY_FAST;
     enum values values = rounds && random_one_in(random, 3) ? SPECIAL : random_values(random);
-    work.compensated = strstr(row->source, "kahan") != NULL;
     struct extras extras = extras_create(p, values, random);
     work.run = extras_run(&extras, p);
     work.k_per_part = at_least_1(p->k);
-    bool splits_k = row->operation == OPERATION_GEMM && !row->rescues;
-    if (splits_k && random_one_in(random, 3)) {
+    bool splits_k = row->operation == OPERATION_GEMM;
+    bool creeps = row->rescues && random_one_in(random, 4);
+    if (creeps) {
+        p->k = random_between(random, LEAST_MOVED_K, LEAST_MOVED_K + 64);
+        values = PLAIN;
+        work.k_per_part = p->k;
+    }
+    work.terms = strstr(row->source, "kahan") ? 5 : creeps ? row->tile_k + 5 : 0;
+    if (splits_k && !creeps && random_one_in(random, 3)) {
         work.parts = (int)random_between(random, 2, 4);
         work.k_per_part = round_up(at_least_1(ceiling(p->k, work.parts)), row->tile_k);
     }
@@ -639,7 +720,7 @@ static bool check_product(const struct kernel *row, const struct cpu_kernel *ker
     bool bare = work.parts > 1 || (splits_k && random_one_in(random, 8));
     struct leavings leavings = {.any = true};
     if (row->rescues) {
-        leavings = leavings_create(p->m, p->n, p->batch, random);
+        leavings = leavings_create(p->m, p->n, p->batch * work.parts, random);
         work.leavings = &leavings;
     }
 
@@ -653,6 +734,9 @@ static bool check_product(const struct kernel *row, const struct cpu_kernel *ker
     struct matrix c = matrix_create(p->type_cd, p->m, p->n, p->batch, alignment_d, random_one_in(random, 5),
                                     values, random);
     struct matrix d = matrix_create(p->type_cd, p->m, p->n, p->batch, alignment_d, false, values, random);
+    if (creeps) {
+        make_creep(&a, &b, trans_b);
+    }
     bool in_place = random_one_in(random, 3);
     bool reads_ab = p->k > 0 && leavings.any && (bare || !scalar_is_zero(&alpha, scalar_type));
     bool reads_c = !bare && leavings.any && !scalar_is_zero(&beta, scalar_type);
@@ -667,7 +751,7 @@ static bool check_product(const struct kernel *row, const struct cpu_kernel *ker
     work.c = in_place ? d.buffer.before : c.buffer.before;
 
     /* The sums of the parts, each a plain m x n, as so many problems. */
-    carat_type type_sum = sum_type(p->type_a);
+    carat_type type_sum = sum_type(row);
     struct matrix partials = {.type = type_sum,
                               .rows = p->m,
                               .columns = p->n,
@@ -678,6 +762,8 @@ static bool check_product(const struct kernel *row, const struct cpu_kernel *ker
         buffer_create(bare ? (size_t)(partials.stride * partials.batch) * carat_type_size(type_sum) : 0, 0);
     memset(partials.buffer.at, 0xff, partials.buffer.bytes);
     buffer_keep(&partials.buffer);
+
+    work.partials = &partials;
 
     int64_t tiles_m = ceiling(p->m, row->tile_m);
     int64_t tiles_n = ceiling(p->n, row->tile_n);
@@ -741,6 +827,176 @@ static bool check_product(const struct kernel *row, const struct cpu_kernel *ker
     return right & (extras_destroy(&extras) || wrong(row, "writes to the bias or a scale"));
 }
 
+/* ---- f32 that a row splits itself ----------------------------------------------------------- */
+
+/* From 1 to 2, of either sign. */
+static float float_near_one(struct random *random)
+{
+    uint64_t bits = random_bits(random);
+    float size = 1 + (float)(bits & 0x7fffff) * 0x1p-23f;
+    return bits >> 63 ? -size : size;
+}
+
+/* A product of one block, packed: A is m x k, B k x n, as they are or transposed. */
+struct split_case {
+    int64_t m;
+    int64_t n;
+    int64_t k;
+    bool trans_a;
+    bool trans_b;
+    float *a;
+    float *b;
+};
+
+static float *element_of_a(const struct split_case *c, int64_t i, int64_t l)
+{
+    return &c->a[c->trans_a ? l + i * c->k : i + l * c->m];
+}
+
+static float *element_of_b(const struct split_case *c, int64_t l, int64_t j)
+{
+    return &c->b[c->trans_b ? j + l * c->n : l + j * c->k];
+}
+
+/* Whether an element of D has the bits of a chain of f32 multiply-adds, or is NaN where that gives it. */
+static bool is_chained(const struct split_case *c, const float *d, int64_t i, int64_t j)
+{
+    float x = d[i + j * c->m];
+    float sum = 0;
+    for (int64_t l = 0; l < c->k; ++l) {
+        sum = fmaf(*element_of_a(c, i, l), *element_of_b(c, l, j), sum);
+    }
+    return isnan(sum) ? isnan(x) : memcmp(&x, &sum, sizeof x) == 0;
+}
+
+static void run_split_case(const struct kernel *row, const struct cpu_kernel *kernel,
+                           const struct split_case *c, float *d, struct random *random)
+{
+    const scalar_argument one = {.value.f32 = 1};
+    gemm_arguments arguments = {
+        .m = c->m,
+        .n = c->n,
+        .k = c->k,
+        .a = c->a,
+        .b = c->b,
+        .d = d,
+        .lda = c->trans_a ? c->k : c->m,
+        .ldb = c->trans_b ? c->n : c->k,
+        .ldd = c->m,
+        .alpha = one,
+        .trans_a = c->trans_a,
+        .trans_b = c->trans_b,
+        .tiles_m = 1,
+        .tiles_n = 1,
+        .parts = 1,
+        .k_per_part = c->k,
+        .epilogue = {.result_type = CARAT_F32, .scale_a = one, .scale_b = one, .scale_d = one},
+    };
+    launch(row, kernel, 1, &arguments, random);
+}
+
+/* One element of either operand that matters, and what must come of it; all others are near 1. */
+static const struct refusal {
+    const char *name;
+    float element;
+    float second; /* another one, which would not matter alone; 0: none */
+    int64_t k;    /* 0: any below 1024 */
+    bool all;     /* the whole block has the bits of a chain, */
+    bool line;    /* or the elements of D that it goes to */
+} refusals[] = {
+    {"fits", 0x1p-64f, 0, 0, false, false},
+    {"too small", 0x1.fffffep-101f, 0, 0, true, true},
+    {"too small, of long k", 0x1p-149f, 0, 1024, true, true},
+    {"too far below", 0x1p-65f, 0x1p-64f, 0, true, true},
+    {"too far above", 0x1p65f, 0x1p64f, 1023, true, true},
+    {"far, of long k", 0x1p-65f, 0, 1024, false, false},
+    {"infinite as a part", 0x1.ffffp127f, 0, 1024, false, true},
+};
+
+#define MOST_SIDE 64 /* of a tile */
+
+/* Some elements of each row and column have other bits than a chain's where parts may stand for them. */
+static bool check_refusal(const struct kernel *row, const struct cpu_kernel *kernel,
+                          const struct refusal *refusal, struct random *random)
+{
+    struct split_case c = {.m = random_between(random, row->tile_m / 2, row->tile_m),
+                           .n = random_between(random, row->tile_n / 2, row->tile_n),
+                           .k = refusal->k ? refusal->k : random_between(random, 100, 300),
+                           .trans_a = random_one_in(random, 2),
+                           .trans_b = random_one_in(random, 2)};
+    if (random_one_in(random, 3)) { /* some warps have nothing to do, and loads are aligned */
+        c.m = row->tile_m / 2;
+        c.n = row->tile_n / 2;
+    }
+    c.a = calloc((size_t)(c.m * c.k), sizeof(float));
+    c.b = calloc((size_t)(c.k * c.n), sizeof(float));
+    float *d = calloc((size_t)(c.m * c.n), sizeof(float));
+    if (!c.a || !c.b || !d) {
+        abort();
+    }
+    for (int64_t i = 0; i < c.m * c.k; ++i) {
+        c.a[i] = float_near_one(random);
+    }
+    for (int64_t i = 0; i < c.k * c.n; ++i) {
+        c.b[i] = float_near_one(random);
+    }
+    *element_of_a(&c, 0, 1) = 0; /* which does not matter */
+    bool of_a = random_one_in(random, 2);
+    int64_t at = random_between(random, 1, (of_a ? c.m : c.n) - 1);
+    int64_t l = random_one_in(random, 2) ? c.k - 1 : random_between(random, 0, c.k - 1);
+    *(of_a ? element_of_a(&c, at, l) : element_of_b(&c, l, at)) =
+        random_one_in(random, 2) ? refusal->element : -refusal->element;
+    int64_t second = random_between(random, 0, c.k - 1);
+    if (refusal->second != 0 && second != l) {
+        *(of_a ? element_of_a(&c, at, second) : element_of_b(&c, second, at)) = refusal->second;
+    }
+    run_split_case(row, kernel, &c, d, random);
+    /* What was lost on its way may be no number, and is summed again as well: then a whole row or column is chained. */
+    int64_t in_rows[MOST_SIDE] = {0};
+    int64_t in_columns[MOST_SIDE] = {0};
+    int64_t others = 0;       /* with other bits, */
+    int64_t wrong_others = 0; /* which must have a chain's */
+    for (int64_t j = 0; j < c.n; ++j) {
+        for (int64_t i = 0; i < c.m; ++i) {
+            bool other = !is_chained(&c, d, i, j);
+            others += other;
+            in_rows[i] += other;
+            in_columns[j] += other;
+            wrong_others += other && (refusal->all || (refusal->line && (of_a ? i : j) == at));
+        }
+    }
+    free(c.a);
+    free(c.b);
+    free(d);
+    /* A thread sums all of its elements again, where one is not finite. */
+    bool by_parts = others > 0;
+    for (int64_t i = 0; i < c.m; ++i) {
+        by_parts &= in_rows[i] > 0 || refusal->line;
+    }
+    for (int64_t j = 0; j < c.n; ++j) {
+        by_parts &= in_columns[j] > 0 || refusal->line;
+    }
+    return (wrong_others == 0 && (refusal->all || by_parts)) ||
+           wrong(row,
+                 "%s, %" PRId64 " x %" PRId64 " x %" PRId64 ": %" PRId64
+                 " elements are not those of a chain, %" PRId64 " of them wrongly%s",
+                 refusal->name, c.m, c.n, c.k, others, wrong_others,
+                 by_parts ? "" : "; a whole row or column is");
+}
+
+/*
+ * Parts must not stand for what is too small or too far apart, wherever in A or B it lies, nor for what they make
+ * infinite.
+ */
+static bool check_refusals(const struct kernel *row, const struct cpu_kernel *kernel, struct random *random)
+{
+    bool right = true;
+    for (size_t i = 0; i < sizeof refusals / sizeof *refusals; ++i) {
+        right &= check_refusal(row, kernel, &refusals[i], random);
+    }
+    return right;
+}
+
 /* ---- Sums of parts -------------------------------------------------------------------------- */
 
 struct reduction {
@@ -791,13 +1047,15 @@ static carat_gemm_problem random_finish(carat_type type_sum, int64_t m, int64_t 
 {
     static const carat_type of_f32[] = {CARAT_F32, CARAT_F16, CARAT_BF16, CARAT_E4M3};
     static const carat_type of_s32[] = {CARAT_S32, CARAT_F32, CARAT_S8};
-    carat_gemm_problem p = carat_gemm_describe(CARAT_S8, m, n, 1); /* which takes scales */
-    p.type_cd = type_sum == CARAT_F64   ? CARAT_F64
-                : type_sum == CARAT_F32 ? of_f32[random_between(random, 0, 3)]
-                                        : of_s32[random_between(random, 0, 2)];
-    if (type_sum == CARAT_F64) {
+    carat_gemm_problem p = carat_gemm_describe(CARAT_S8, m, n, 1);     /* which takes scales */
+    bool narrowed = type_sum == CARAT_F64 && random_one_in(random, 2); /* in best accuracy */
+    p.type_cd = type_sum == CARAT_F64 && !narrowed ? CARAT_F64
+                : type_sum != CARAT_S32            ? of_f32[random_between(random, 0, 3)]
+                                                   : of_s32[random_between(random, 0, 2)];
+    if (type_sum == CARAT_F64 && !narrowed) {
         p.type_a = p.type_b = CARAT_F64;
     }
+    p.accuracy = narrowed ? CARAT_ACCURACY_BEST : CARAT_ACCURACY_STANDARD;
     carat_type scalar_type = carat_scalar_type(p.type_cd);
     p.batch = batch;
     p.activation = (carat_activation)random_between(
@@ -1054,8 +1312,6 @@ struct packed {
     bool turned;
 };
 
-static bool is_small_float(carat_type type) { return type == CARAT_E4M3 || type == CARAT_E5M2; }
-
 /* A type of the row's size; where the row converts, one that it does. */
 static carat_type packed_type(const struct kernel *row, struct random *random)
 {
@@ -1063,7 +1319,7 @@ static carat_type packed_type(const struct kernel *row, struct random *random)
     case 1:
         return row->converts ? (random_one_in(random, 2) ? CARAT_E4M3 : CARAT_E5M2) : CARAT_S8;
     case 2:
-        return CARAT_BF16;
+        return row->converts && random_one_in(random, 2) ? CARAT_F16 : CARAT_BF16;
     case 4:
         return CARAT_F32;
     default:
@@ -1074,7 +1330,7 @@ static carat_type packed_type(const struct kernel *row, struct random *random)
 static struct packed packed_create(const struct kernel *row, int64_t batch, struct random *random)
 {
     carat_type type = packed_type(row, random);
-    carat_type type_to = row->converts ? CARAT_F16 : type;
+    carat_type type_to = row->converts ? (carat_type)row->converts : type;
     struct packed packed = {.turned = !row->converts && random_one_in(random, 2)};
     int64_t rows = packed.turned ? random_length(random, row->tile_m, 1) : random_between(random, 1, 700);
     int64_t columns = packed.turned ? random_length(random, row->tile_n, 1) : random_between(random, 1, 60);
@@ -1134,7 +1390,7 @@ static bool has_arrived(const struct packed *packed, int64_t problem, int64_t i,
         return memcmp(zero, packed->to.buffer.at + (size_t)to * size, size) == 0;
     }
     int64_t from = row + column * packed->from.ld + problem * packed->from.stride;
-    if (is_small_float(packed->from.type)) {
+    if (packed->from.type != packed->to.type) {
         long double before = element_get(packed->from.type, packed->from.buffer.before, from);
         long double after = element_get(packed->to.type, packed->to.buffer.at, to);
         return before == after ? signbit(before) == signbit(after) : isnan(before) && isnan(after);
@@ -1390,18 +1646,23 @@ static int64_t blocks_of_parted(const struct kernel *row, const struct parted *p
 static bool check_splitting(const struct kernel *row, const struct cpu_kernel *kernel, struct random *random)
 {
     int64_t batch = random_one_in(random, 3) ? random_between(random, 2, 3) : 1;
+    /* A split behind another product may have nothing to do. */
+    uint32_t left = random_one_in(random, 2);
+    bool asks = random_one_in(random, 3);
     struct parted a = parted_create(batch, random);
     struct parted b = parted_create(batch, random);
     struct scalar alpha = scalar_create(CARAT_F32, random);
     bool splits_a = !random_one_in(random, 4);
     bool splits_b = !splits_a || !random_one_in(random, 4);
-    bool read = !scalar_is_zero(&alpha, CARAT_F32);
+    bool read = !scalar_is_zero(&alpha, CARAT_F32) && (!asks || left != 0);
     int64_t blocks_a = splits_a ? blocks_of_parted(row, &a, random) : 0;
     int64_t blocks_b = splits_b ? blocks_of_parted(row, &b, random) : 0;
     struct buffer verdicts = buffer_create((size_t)(blocks_a + blocks_b) * sizeof(uint32_t), 4);
     memset(verdicts.at, 0xff, verdicts.bytes);
-    split_arguments arguments = {
-        .alpha = alpha.argument, .verdicts = (uint32_t *)(void *)verdicts.at, .blocks_a = (int32_t)blocks_a};
+    split_arguments arguments = {.alpha = alpha.argument,
+                                 .verdicts = (uint32_t *)(void *)verdicts.at,
+                                 .left = asks ? &left : NULL,
+                                 .blocks_a = (int32_t)blocks_a};
     uint32_t *expected = (uint32_t *)(void *)verdicts.before;
     memset(expected, 0, verdicts.bytes);
     if (splits_a) {
@@ -1427,18 +1688,268 @@ static bool check_splitting(const struct kernel *row, const struct cpu_kernel *k
     return right & (guards || wrong(row, "writes past a buffer")) & scalar_destroy(&alpha);
 }
 
+/* ---- Splitting into scaled f16 ----------------------------------------------------------------- */
+
+#define BLOCK_SIDE 64
+
+/* One operand: `vectors` rows of op(A) or columns of op(B), of k elements each. */
+struct lifted {
+    struct parted parted;
+    int64_t vectors;
+    int64_t k;
+    bool along_k;
+};
+
+/* Exponents of an operand: near each other, far apart, or at the ends of what is scaled. */
+static void lifted_exponents(int64_t *least, int64_t *most, struct random *random)
+{
+    switch (random_between(random, 0, 4)) {
+    case 0:
+        *least = 78 - random_between(random, 0, 2);
+        *most = *least + random_between(random, 0, 1);
+        break;
+    case 1:
+        *most = 177 + random_between(random, 0, 1);
+        *least = *most - random_between(random, 0, 30);
+        break;
+    case 2:
+        *least = random_between(random, 0, 254);
+        *most = random_between(random, *least, 254);
+        break;
+    default:
+        *least = random_between(random, 80, 160);
+        *most = *least + random_between(random, 0, 12);
+    }
+}
+
+static struct lifted lifted_create(int64_t k, int64_t batch, struct random *random)
+{
+    struct lifted lifted = {
+        .vectors = random_between(random, 1, 140), .k = k, .along_k = random_one_in(random, 2)};
+    int64_t rows = lifted.along_k ? k : lifted.vectors;
+    int64_t columns = lifted.along_k ? lifted.vectors : k;
+    struct matrix *from = &lifted.parted.from;
+    int64_t least;
+    int64_t most;
+    lifted_exponents(&least, &most, random);
+    *from = matrix_create(CARAT_F32, rows, columns, batch, 1 << random_between(random, 2, 4),
+                          random_one_in(random, 3), PLAIN, random);
+    int64_t problems = from->stride == 0 ? 1 : batch;
+    /* Now and then whole stretches of memory are 0, and in them an element is not. */
+    bool sparse = random_one_in(random, 4);
+    uint64_t zeros = random_bits(random);
+    for (int64_t i = 0; i < problems * columns * rows; ++i) {
+        int64_t column = i / rows % columns;
+        int64_t at = i / rows / columns * from->stride + column * from->ld + i % rows;
+        bool zero =
+            sparse && (zeros >> (lifted.along_k ? column : i % rows) % 64 & 1) && !random_one_in(random, 900);
+        uint32_t word = zero ? 0 : random_word(least, most, random);
+        if (random_one_in(random, 20000)) {
+            word = special_word(random);
+        }
+        memcpy(from->buffer.at + (size_t)at * sizeof word, &word, sizeof word);
+    }
+    buffer_keep(&from->buffer);
+    struct matrix *to = &lifted.parted.to;
+    *to = (struct matrix){
+        .type = CARAT_F16, .rows = round_up(rows, 64), .columns = columns, .batch = 2 * problems};
+    to->ld = to->rows;
+    to->stride = to->rows * to->columns;
+    to->buffer = buffer_create((size_t)(to->stride * to->batch) * sizeof(uint16_t), 0);
+    memset(to->buffer.at, 0xff, to->buffer.bytes);
+    buffer_keep(&to->buffer);
+    return lifted;
+}
+
+static int64_t slices_of(int64_t k) { return k < BLOCK_SIDE ? 1 : k / BLOCK_SIDE; }
+
+static int64_t blocks_of_lifted(const struct lifted *lifted)
+{
+    return slices_of(lifted->k) * ceiling(lifted->vectors, BLOCK_SIDE) * lifted->parted.to.batch / 2;
+}
+
+/* Where element l of vector v of a problem lies in a matrix. */
+static int64_t lifted_place(const struct lifted *lifted, const struct matrix *matrix, int64_t problem,
+                            int64_t vector, int64_t l)
+{
+    return problem * matrix->stride + (lifted->along_k ? vector * matrix->ld + l : l * matrix->ld + vector);
+}
+
+/* A block: of one problem so many vectors and k, from the first ones on. */
+struct lifted_block {
+    int64_t problem;
+    int64_t vector;
+    int64_t vectors;
+    int64_t l;
+    int64_t length;
+};
+
+static struct lifted_block lifted_block_of(const struct lifted *lifted, int64_t index)
+{
+    int64_t slices = slices_of(lifted->k);
+    int64_t high = ceiling(lifted->vectors, BLOCK_SIDE);
+    struct lifted_block block = {.problem = index / slices / high,
+                                 .vector = index / slices % high * BLOCK_SIDE,
+                                 .l = index % slices * BLOCK_SIDE};
+    int64_t left = lifted->vectors - block.vector;
+    block.vectors = left < BLOCK_SIDE ? left : BLOCK_SIDE;
+    block.length = index % slices == slices - 1 ? lifted->k - block.l : BLOCK_SIDE;
+    return block;
+}
+
+static uint32_t magnitude_in(const struct lifted *lifted, const struct lifted_block *block, int64_t v,
+                             int64_t l)
+{
+    const struct matrix *from = &lifted->parted.from;
+    int64_t at = lifted_place(lifted, from, block->problem, block->vector + v, block->l + l);
+    return word_of(from, at) & 0x7fffffff;
+}
+
+/* What a block's word should be. */
+static uint32_t lifted_word(const struct lifted *lifted, const struct lifted_block *block)
+{
+    uint32_t largest = 0;
+    for (int64_t i = 0; i < block->vectors * block->length; ++i) {
+        uint32_t magnitude = magnitude_in(lifted, block, i / block->length, i % block->length);
+        largest = magnitude > largest ? magnitude : largest;
+    }
+    uint32_t exponent = largest >> 23;
+    bool usable = exponent >= 77 && exponent <= 177;
+    uint32_t least = usable ? (exponent - 6) << 23 : 1;
+    uint32_t fewest = 127;
+    for (int64_t v = 0; v < block->vectors; ++v) {
+        uint32_t large = 0;
+        bool any = false;
+        for (int64_t l = 0; l < block->length; ++l) {
+            large += magnitude_in(lifted, block, v, l) >= least;
+            any |= magnitude_in(lifted, block, v, l) != 0;
+        }
+        fewest = any && large < fewest ? large : fewest;
+    }
+    return (largest == 0 ? 0 : usable ? exponent : 255) << 8 | fewest;
+}
+
+/* Whether an element of a block that is scaled by 2^power lies in its parts. */
+static bool is_lifted(const struct lifted *lifted, const struct lifted_block *block, int64_t v, int64_t l,
+                      int power)
+{
+    const struct matrix *to = &lifted->parted.to;
+    int64_t at = lifted_place(lifted, &lifted->parted.from, block->problem, block->vector + v, block->l + l);
+    int64_t in = lifted_place(lifted, to, 2 * block->problem, block->vector + v, block->l + l);
+    long double left = ldexpl(element_get(CARAT_F32, lifted->parted.from.buffer.before, at), power);
+    for (int part = 0; part < 2; ++part) {
+        uint16_t nearest;
+        element_set(CARAT_F16, &nearest, 0, left);
+        long double given = element_get(CARAT_F16, to->buffer.at, in + part * to->stride);
+        if (given != element_get(CARAT_F16, &nearest, 0)) {
+            return false;
+        }
+        left -= given;
+    }
+    return true;
+}
+
+/* Whether what lies beyond the operand is zero. */
+static bool pads_with_zeros(const struct lifted *lifted)
+{
+    const struct matrix *to = &lifted->parted.to;
+    for (int64_t i = 0; i < to->batch * to->columns * to->rows; ++i) {
+        bool inside = i % to->rows < lifted->parted.from.rows;
+        if (!inside && element_get(CARAT_F16, to->buffer.at, i) != 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Checks planes and the words of one operand. Blocks that cannot be scaled may hold anything. */
+static bool check_lifted(const struct kernel *row, const struct lifted *lifted, const uint32_t *words,
+                         bool read)
+{
+    const struct matrix *to = &lifted->parted.to;
+    bool all_scaled = true;
+    for (int64_t index = 0; read && index < blocks_of_lifted(lifted); ++index) {
+        struct lifted_block block = lifted_block_of(lifted, index);
+        uint32_t word = lifted_word(lifted, &block);
+        if (words[index] != word) {
+            return wrong(row, "gives word %x of block %" PRId64 ", not %x", words[index], index, word);
+        }
+        all_scaled &= word >> 8 != 255;
+        int power = word >> 8 == 0 ? 0 : 127 + 14 - (int)(word >> 8);
+        for (int64_t i = 0; word >> 8 != 255 && i < block.vectors * block.length; ++i) {
+            if (!is_lifted(lifted, &block, i / block.length, i % block.length, power)) {
+                return wrong(row, "element %" PRId64 " of block %" PRId64 " is not its parts", i, index);
+            }
+        }
+    }
+    if (read && all_scaled && !pads_with_zeros(lifted)) {
+        return wrong(row, "puts something behind an operand");
+    }
+    return (read || buffer_is_kept(&to->buffer) || wrong(row, "writes parts of what it should not read")) &&
+           (buffer_is_kept(&lifted->parted.from.buffer) || wrong(row, "writes what it should not"));
+}
+
+static split_operand lifted_operand(const struct lifted *lifted)
+{
+    split_operand operand = parted_operand(&lifted->parted);
+    operand.problems = lifted->parted.to.batch / 2;
+    operand.along_k = lifted->along_k;
+    return operand;
+}
+
+static bool lifted_destroy(struct lifted *lifted)
+{
+    bool guarded = buffer_destroy(&lifted->parted.from.buffer);
+    return guarded & buffer_destroy(&lifted->parted.to.buffer);
+}
+
+static bool check_lifting(const struct kernel *row, const struct cpu_kernel *kernel, struct random *random)
+{
+    static const int64_t edges[] = {1, 63, 64, 65, 127, 128, 129, 191, 192};
+    int64_t batch = random_one_in(random, 3) ? 2 : 1;
+    int64_t k =
+        random_one_in(random, 2) ? edges[random_between(random, 0, 8)] : random_between(random, 1, 260);
+    struct lifted a = lifted_create(k, batch, random);
+    struct lifted b = lifted_create(k, batch, random);
+    struct scalar alpha = scalar_create(CARAT_F32, random);
+    bool read = !scalar_is_zero(&alpha, CARAT_F32);
+    int64_t blocks_a = blocks_of_lifted(&a);
+    int64_t blocks = blocks_a + blocks_of_lifted(&b);
+    struct buffer words = buffer_create((size_t)blocks * sizeof(uint32_t), 4);
+    struct buffer left = buffer_create(sizeof(uint32_t), 4);
+    memset(left.at, 0xff, left.bytes);
+    split_arguments arguments = {
+        .a = lifted_operand(&a),
+        .b = lifted_operand(&b),
+        .alpha = alpha.argument,
+        .verdicts = (uint32_t *)(void *)words.at,
+        .left = (uint32_t *)(void *)left.at,
+        .blocks_a = (int32_t)blocks_a,
+        .slices = (int32_t)slices_of(k),
+    };
+    launch(row, kernel, blocks, &arguments, random);
+    bool right = check_lifted(row, &a, arguments.verdicts, read) &
+                 check_lifted(row, &b, arguments.verdicts + blocks_a, read);
+    right &= *arguments.left == 0 || wrong(row, "does not say that nothing is left so far");
+    bool guards = lifted_destroy(&a);
+    guards &= lifted_destroy(&b);
+    guards &= buffer_destroy(&words);
+    guards &= buffer_destroy(&left);
+    return right & (guards || wrong(row, "writes past a buffer")) & scalar_destroy(&alpha);
+}
+
 bool kernel_check(const struct kernel *row, const struct cpu_kernel *kernel, struct random *random)
 {
     switch (row->operation) {
     case OPERATION_GEMM:
     case OPERATION_LADDER:
-        return check_product(row, kernel, random);
+        return check_product(row, kernel, random) && (!row->splits || check_refusals(row, kernel, random));
     case OPERATION_REDUCE:
         return check_reduction(row, kernel, random);
     case OPERATION_PACK:
         return check_packing(row, kernel, random);
     case OPERATION_SPLIT:
-        return check_splitting(row, kernel, random);
+        return row->planes == 2 ? check_lifting(row, kernel, random) : check_splitting(row, kernel, random);
     case OPERATION_SCALE_ADD:
         return check_scaling(row, kernel, random);
     case OPERATION_TRANSPOSE:

@@ -399,6 +399,42 @@ static void the_callers_workspace_is_used(void **state)
     work_destroy(&w);
 }
 
+/* A call with less workspace than is best is planned with that; a call whose pool cannot grow, with less and less. */
+static void short_workspace_makes_another_plan(void **state)
+{
+    carat_context *carat = *state;
+    struct work w = work_create(CARAT_S32, 40, 30, 4000, 9);
+    struct placed p = placed_create(carat, &w, NULL);
+    carat_plan *plan = NULL;
+    assert_ok(carat_plan_create(carat, &w.problem, &plan));
+    assert_true(carat_plan_workspace(plan) > 256);
+    void *workspace = device_memory(carat, 256);
+    for (size_t bytes = 0; bytes <= 256; bytes += 256) {
+        carat_run run = {.workspace = workspace, .workspace_bytes = bytes};
+        assert_ok(cuda_memset(carat_context_device(carat), p.d, 0xff, w.bytes_d, NULL));
+        assert_ok(carat_gemm(carat, &w.problem, &w.alpha, p.a, p.b, &w.beta, NULL, p.d, &run));
+        assert_device_holds(carat, p.d, w.d, w.bytes_d, NULL);
+    }
+    assert_ok(carat_release(carat, workspace));
+
+    void *stream = NULL; /* whose pool is empty yet */
+    assert_ok(carat_stream_create(carat, &stream));
+    carat_run run = {.stream = stream};
+    assert_ok(cuda_memset(carat_context_device(carat), p.d, 0xff, w.bytes_d, stream));
+    standin_set_memory(1);
+    assert_ok(carat_plan_run(plan, &w.alpha, p.a, p.b, &w.beta, NULL, p.d, &run));
+    assert_device_holds(carat, p.d, w.d, w.bytes_d, stream);
+    carat_plan_destroy(plan);
+
+    /* The context keeps to what has helped. */
+    assert_ok(carat_plan_create(carat, &w.problem, &plan));
+    assert_int_equal(carat_plan_workspace(plan), 0);
+    carat_plan_destroy(plan);
+    assert_ok(carat_stream_destroy(carat, stream));
+    placed_destroy(carat, &p);
+    work_destroy(&w);
+}
+
 /*
  * A plan is made for addresses that kernels like; elsewhere it gives way to another one, which takes the pool's
  * workspace where it needs more than the caller has brought for the plan he knows.
@@ -1053,15 +1089,21 @@ static CUresult launch_but_planes(const CUlaunchConfig *config, CUfunction funct
     planes.products++;
     const verdict_arguments *verdict = &planes.arguments.gemm.verdict;
     CUdeviceptr words = (CUdeviceptr)(uintptr_t)verdict->spoiled;
-    int64_t count = parts_of_d(&planes.plan->problem, verdict->spoiled_rows);
+    int64_t parts = planes.plan->parts;
+    int64_t count = parts_of_d(&planes.plan->problem, verdict->spoiled_rows) * parts;
     CUresult result = driver.cuMemsetD8Async(words, 0, (size_t)count * 4, config->hStream);
     for (int64_t i = 0; planes.spoils && i < count && result == CUDA_SUCCESS; i += 3) {
         result = driver.cuMemsetD8Async(words + (CUdeviceptr)i * 4, 0xff, 4, config->hStream);
     }
+    CUdeviceptr partials = (CUdeviceptr)(uintptr_t)planes.arguments.gemm.partials;
+    if (partials != 0 && result == CUDA_SUCCESS) {
+        const struct problem *p = &planes.plan->problem;
+        result = driver.cuMemsetD8Async(partials, 0, (size_t)(p->m * p->n * parts) * 4, config->hStream);
+    }
     return result;
 }
 
-enum computed { NOTHING, SPOILED_PARTS, EVERYTHING };
+enum computed { NOTHING, SUMS_OF_NOTHING, SPOILED_PARTS, EVERYTHING };
 
 /* Runs the plan of a work, D first all NaN; what is computed must be right, and all else as it was. */
 static void assert_planes_leave(carat_context *carat, const struct plan *plan, const struct work *w,
@@ -1081,10 +1123,12 @@ static void assert_planes_leave(carat_context *carat, const struct plan *plan, c
         int64_t word = i / p->m / 16 * words + i % p->m / rows;
         if (computed == NOTHING || (computed == SPOILED_PARTS && word % 3 != 0)) {
             expected[i] = 0xffffffff;
+        } else if (computed == SUMS_OF_NOTHING) {
+            expected[i] = 0;
         }
     }
     planes.plan = plan;
-    planes.spoils = computed != NOTHING; /* of which nothing must be asked where all is computed */
+    planes.spoils = computed > SUMS_OF_NOTHING; /* of which nothing must be asked where all is computed */
     planes.products = 0;
     planes.before = driver;
     driver.cuModuleLoadData = load_but_planes;
@@ -1104,6 +1148,33 @@ static void assert_planes_leave(carat_context *carat, const struct plan *plan, c
     assert_device_holds(carat, at.d, expected, w->bytes_d, NULL);
     free(expected);
     placed_destroy(carat, &at);
+}
+
+struct in_parts {
+    const struct kernel *row;
+    int parts;
+    struct candidate found;
+};
+
+static void take_in_parts(void *context, const struct candidate *way)
+{
+    struct in_parts *wanted = context;
+    if (way->kernel == wanted->row && way->parts == wanted->parts && way->stream_tiles == 0) {
+        wanted->found = *way;
+    }
+}
+
+/* The way in which a row multiplies so many parts of K. */
+static struct plan plan_in_parts(struct device *device, const struct kernel *row,
+                                 const struct problem *problem, int parts)
+{
+    struct in_parts wanted = {.row = row, .parts = parts};
+    struct plan plan;
+    plan_visit(&device->traits, problem, take_in_parts, &wanted);
+    assert_non_null(wanted.found.kernel);
+    assert_ok(plan_of_candidate(&device->traits, problem, &wanted.found, &plan));
+    assert_int_equal(plan.parts, parts);
+    return plan;
 }
 
 /* Of an A of small integers with a lesser element in it, which no column of B has to do with. */
@@ -1132,7 +1203,11 @@ static void what_planes_leave_is_computed_from_f32(void **state)
         struct problem problem;
         struct plan plan;
         assert_ok(problem_check(&w.problem, &problem));
-        assert_ok(plan_choose_row(&carat_context_device(carat)->traits, &problem, row, &plan));
+        struct device *device = carat_context_device(carat);
+        plan = plan_in_parts(device, row, &problem, 2);
+        assert_true(plan_has(&plan, STEP_RESCUE) && plan_has(&plan, STEP_REDUCE));
+        assert_planes_leave(carat, &plan, &w, cases[i].refused ? EVERYTHING : SUMS_OF_NOTHING);
+        plan = plan_in_parts(device, row, &problem, 1);
         assert_true(plan_has(&plan, STEP_SPLIT) && plan_has(&plan, STEP_RESCUE));
         if (cases[i].refused) {
             assert_planes_leave(carat, &plan, &w, EVERYTHING);
@@ -1232,6 +1307,7 @@ int main(void)
         test(mixed_memory_is_refused),
         test(plans_run_often_and_explain_themselves),
         test(the_callers_workspace_is_used),
+        test(short_workspace_makes_another_plan),
         test(plans_run_at_any_address),
         test(odd_products_may_be_packed),
         test(a_planned_call_can_be_captured),

@@ -473,7 +473,7 @@ static struct gemm_case random_case(struct random *random, const struct kind *ki
     p->order = random_one_in(random, 2) ? CARAT_ROW_MAJOR : CARAT_COLUMN_MAJOR;
     p->op_a = random_one_in(random, 2) ? CARAT_TRANSPOSE : CARAT_NO_TRANSPOSE;
     p->op_b = random_one_in(random, 2) ? CARAT_TRANSPOSE : CARAT_NO_TRANSPOSE;
-    p->accuracy = (carat_accuracy)random_between(random, CARAT_ACCURACY_STANDARD, CARAT_ACCURACY_FAST);
+    p->accuracy = (carat_accuracy)random_between(random, CARAT_ACCURACY_STANDARD, CARAT_ACCURACY_BEST);
     x.c_is_d = random_one_in(random, 2);
     x.alpha = scalar_of(kind->cd, random_scalar(random, kind->cd));
     x.beta = scalar_of(kind->cd, random_scalar(random, kind->cd));
@@ -923,6 +923,16 @@ static void the_cpu_says_how(void **state)
          CARAT_ACCURACY_FAST,
          CARAT_ACTIVATION_NONE,
          "8-bit floats widened to f32 in panels"},
+        {{CARAT_F32, CARAT_F32, CARAT_F32},
+         CARAT_ACCURACY_BEST,
+         CARAT_ACTIVATION_SILU,
+         "widened to f64 in panels, to dgemm, whose products of them are exact, with bias and activation "
+         "rounded once"},
+        {{CARAT_F64, CARAT_F64, CARAT_F64},
+         CARAT_ACCURACY_BEST,
+         CARAT_ACTIVATION_NONE,
+         "summed with what roundings lose beside, not by the BLAS"},
+        {{CARAT_S8, CARAT_S8, CARAT_S32}, CARAT_ACCURACY_BEST, CARAT_ACTIVATION_NONE, "summed in s32"},
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         carat_gemm_problem problem = describe_kind(&rows[i].kind, 3, 3, 3);

@@ -77,9 +77,16 @@ static void check_multiply(const struct device_traits *traits, const struct plan
     assert_int_equal(kernel->operation, OPERATION_GEMM);
     assert_int_equal(kernel->planes, p->planes);
     assert_int_equal(kernel->rescues, 0);
+    bool keeps_all_bits = p->accuracy == CARAT_ACCURACY_STANDARD || p->accuracy == CARAT_ACCURACY_CLOSE;
+    assert_true(kernel->splits == 0 || (keeps_all_bits && p->k >= 32));
     assert_int_equal(kernel->element, p->type_a);
     assert_int_equal(kernel->element_b ? kernel->element_b : kernel->element, p->type_b);
-    assert_true(kernel->accuracy == 0 || p->accuracy == CARAT_ACCURACY_FAST);
+    assert_true(kernel->accuracy != ACCURACY_FAST || p->accuracy == CARAT_ACCURACY_FAST);
+    /* The best accuracy has sums in f64, of f64 compensated, and nothing else. */
+    bool widened = p->type_a == CARAT_F64 && p->type_cd != CARAT_F64;
+    assert_true(problem_wants_best(p) == (kernel->accuracy == ACCURACY_BEST || widened));
+    assert_true(!widened || kernel->widened == 1);
+    assert_true(kernel->accuracy != ACCURACY_BEST || p->type_a != CARAT_F64 || plan->parts == 1);
     assert_true(kernel->layout == LAYOUT_ANY || kernel->layout == layouts[p->trans_a][p->trans_b]);
     assert_true(kernel->arch_specific ? kernel->arch == traits->compute_capability
                                       : kernel->arch <= traits->compute_capability);
@@ -111,7 +118,9 @@ static void check_packing(const struct plan *plan)
     bool converts = to->type_a != from->type_a;
     assert_int_equal(pack->operation, OPERATION_PACK);
     assert_int_equal(pack->element_bytes, carat_type_size(from->type_a));
-    assert_int_equal(pack->converts, converts);
+    assert_int_equal(pack->converts, converts ? (int)to->type_a : 0);
+    assert_true(!converts || to->type_a == CARAT_F16 || problem_wants_best(from));
+    assert_true(!converts || strstr(plan->explanation, to->type_a == CARAT_F16 ? "as f16" : "as f64"));
     assert_true(plan->packs_a || plan->packs_b);
     assert_true(!converts || (plan->packs_a && plan->packs_b));
     assert_int_equal(to->m, from->m);
@@ -142,6 +151,66 @@ static void check_packing(const struct plan *plan)
     assert_non_null(strstr(plan->explanation, pack->name));
 }
 
+/* The product of planes that a problem becomes. */
+static void check_planes(const struct problem *from, const struct problem *to, int planes)
+{
+    carat_type type = planes == 2 ? CARAT_F16 : CARAT_BF16;
+    assert_int_equal(to->planes, planes);
+    assert_true(to->type_a == type && to->type_b == type);
+    assert_true(to->m <= from->m && to->n <= from->n && to->k == from->k && to->trans_a == from->trans_a &&
+                to->trans_b == from->trans_b);
+    assert_true(to->align_a == 16 && to->align_b == 16);
+    assert_true((to->stride_a == 0) == (from->stride_a == 0 || from->batch == 1));
+    assert_true((to->stride_b == 0) == (from->stride_b == 0 || from->batch == 1));
+}
+
+/* Where planes stand and what goes with them: bytes of words of the split, and of parts of D. */
+static void check_planes_places(const struct problem *to, const struct planes_places *places,
+                                size_t verdict_bytes, size_t spoiled_bytes, size_t end)
+{
+    size_t b_at = (size_t)places->b;
+    size_t verdicts_at = (size_t)places->verdicts;
+    size_t spoiled_at = (size_t)places->spoiled;
+    assert_int_equal((b_at | verdicts_at | spoiled_at) % 256, 0);
+    assert_true(b_at >= packed_bytes(problem_extent_a(to), to->planes));
+    assert_true(verdicts_at >= b_at + packed_bytes(problem_extent_b(to), to->planes));
+    assert_true(spoiled_at >= verdicts_at + verdict_bytes);
+    assert_true(spoiled_at + spoiled_bytes <= end);
+}
+
+/*
+ * Behind a product of two planes, where it is large, goes one of three, in tiles of the same height: its planes stand
+ * where the others were, and its words before theirs.
+ */
+static void check_safe_steps(const struct device_traits *traits, const struct plan *plan,
+                             size_t spoiled_bytes)
+{
+    const struct problem *to = &plan->safe_product;
+    const struct step *split = &plan->steps[2];
+    const struct step *safe = &plan->steps[3];
+    size_t verdict_bytes = (size_t)split_blocks(split->kernel, traits) * sizeof(uint32_t);
+    assert_true(split->kind == STEP_SPLIT_SAFE && split->kernel->planes == 3 &&
+                split->kernel->operation == OPERATION_SPLIT);
+    assert_true(safe->kind == STEP_SAFE && safe->kernel->planes == 3);
+    assert_int_equal(safe->kernel->tile_m, plan->steps[1].kernel->tile_m);
+    assert_true(kernel_multiplies(safe->kernel, traits, to) && kernel_finishes(safe->kernel, to));
+    assert_non_null(strstr(plan->explanation, safe->kernel->name));
+    check_planes(&plan->problem, to, 3);
+    check_planes_places(to, &plan->safe_planes, verdict_bytes, spoiled_bytes, (size_t)plan->planes.verdicts);
+}
+
+/* A word for each 64 rows of op(A) and columns of op(B) by 64 of k, what is over counting with the last. */
+static int64_t count_words(const struct problem *p)
+{
+    int64_t slices = p->k < 64 ? 1 : p->k / 64;
+    int64_t words_a = slices * ceiling(p->m, 64) * (p->stride_a == 0 ? 1 : p->batch);
+    int64_t words_b = slices * ceiling(p->n, 64) * (p->stride_b == 0 ? 1 : p->batch);
+    assert_int_equal(split_slices(p->k), slices);
+    assert_int_equal(split_words(problem_extent_a(p), p->k, p->trans_a), words_a);
+    assert_int_equal(split_words(problem_extent_b(p), p->k, !p->trans_b), words_b);
+    return words_a + words_b;
+}
+
 /*
  * Only products of f32 of which planes are as accurate, and which their rows finish; the planes of both operands, the
  * words of the split's blocks and those of what is spoiled stand one behind the other.
@@ -152,10 +221,16 @@ static void check_splitting(const struct device_traits *traits, const struct pla
     const struct problem *to = &plan->product;
     const struct kernel *split = plan->steps[0].kernel;
     const struct kernel *multiply = plan->steps[1].kernel;
-    const struct kernel *rescue = plan->steps[2].kernel;
+    /* The rescue comes behind all products, before their parts are added. */
+    const struct step *last = &plan->steps[plan->step_count - 1 - plan_has(plan, STEP_REDUCE)];
+    const struct kernel *rescue = last->kernel;
     assert_true(from->type_a == CARAT_F32 && from->type_b == CARAT_F32 && from->type_cd == CARAT_F32);
-    assert_true(from->accuracy != CARAT_ACCURACY_STRICT && from->k >= 32 && problem_is_plain(from));
-    assert_int_equal(plan->parts, 1);
+    bool close = from->accuracy == CARAT_ACCURACY_CLOSE;
+    assert_true(close || from->accuracy == CARAT_ACCURACY_STANDARD);
+    assert_true(to->planes == 3 || (close && to->planes == 2));
+    assert_true(from->k >= (to->planes == 2 ? 96 : 32));
+    assert_int_equal(split->planes, to->planes);
+    assert_true(plan->parts == 1 || (to->planes == 3 && !plan_has_panels(plan)));
 
     assert_int_equal(split->operation, OPERATION_SPLIT);
     assert_int_equal(split->element_bytes, carat_type_size(CARAT_F32));
@@ -163,34 +238,73 @@ static void check_splitting(const struct device_traits *traits, const struct pla
     assert_non_null(strstr(plan->explanation, split->name));
 
     /* The rescue takes A and B as they are, wherever they begin. */
-    assert_int_equal(plan->steps[2].kind, STEP_RESCUE);
+    assert_int_equal(last->kind, STEP_RESCUE);
     assert_int_equal(rescue->operation, OPERATION_GEMM);
     assert_true(rescue->rescues == 1 && rescue->planes == 0 && rescue->element == ELEMENT_F32 &&
                 rescue->accuracy == 0 && rescue->layout == LAYOUT_ANY && rescue->alignment == 0);
     assert_true(kernel_runs_on(rescue, traits) && kernel_finishes(rescue, from));
-    assert_true(blocks_of(rescue, from, 1) <= INT32_MAX);
+    assert_true(blocks_of(rescue, to, plan->parts) <= INT32_MAX);
     assert_non_null(strstr(plan->explanation, rescue->name));
 
-    assert_int_equal(to->planes, 3);
-    assert_true(to->type_a == CARAT_BF16 && to->type_b == CARAT_BF16);
-    assert_true(to->m == from->m && to->n == from->n && to->k == from->k && to->trans_a == from->trans_a &&
-                to->trans_b == from->trans_b);
-    assert_true(to->align_a == 16 && to->align_b == 16);
-    assert_true((to->stride_a == 0) == (from->stride_a == 0 || from->batch == 1));
-    assert_true((to->stride_b == 0) == (from->stride_b == 0 || from->batch == 1));
+    check_planes(from, to, to->planes);
     assert_true(plan->packs_a && plan->packs_b);
+    assert_int_equal(plan->packed_b_at, plan->planes.b);
 
     /* An operand has a block at least. */
     int64_t blocks = (int64_t)traits->multiprocessors * split->min_blocks;
     assert_int_equal(split_blocks(split, traits), blocks);
     assert_true(blocks >= 2);
-    int64_t spoiled = ceiling(from->m, multiply->tile_m) * ceiling(from->n, 16) * from->batch;
-    assert_int_equal((plan->packed_b_at | plan->verdicts_at | plan->spoiled_at | plan->partials_at) % 256, 0);
-    assert_true(plan->packed_b_at >= packed_bytes(problem_extent_a(to), 3));
-    assert_true(plan->verdicts_at >= plan->packed_b_at + packed_bytes(problem_extent_b(to), 3));
-    assert_true(plan->spoiled_at >= plan->verdicts_at + (size_t)blocks * sizeof(uint32_t));
-    assert_true(plan->partials_at >= plan->spoiled_at + (size_t)spoiled * sizeof(uint32_t));
+    struct problem panel = *from;
+    panel.m = to->m;
+    panel.n = to->n;
+    blocks = to->planes == 2 ? count_words(&panel) : blocks;
+    assert_true(blocks <= INT32_MAX);
+    int64_t spoiled = ceiling(to->m, multiply->tile_m) * ceiling(to->n, 16) * from->batch;
+    size_t spoiled_bytes = (size_t)spoiled * sizeof(uint32_t);
+    size_t verdict_bytes = (size_t)blocks * sizeof(uint32_t);
+    check_planes_places(to, &plan->planes, verdict_bytes, spoiled_bytes * (size_t)plan->parts,
+                        plan->partials_at);
+    bool safe = plan_has(plan, STEP_SAFE);
+    double work = (double)from->m * (double)from->n * (double)from->k * (double)from->batch;
+    assert_int_equal(safe, to->planes == 2 && work >= 0x1p33);
+    if (safe) {
+        check_safe_steps(traits, plan, spoiled_bytes);
+    }
+    assert_true(plan->left_at >= (size_t)plan->planes.verdicts + verdict_bytes);
+    assert_true(plan->left_at + sizeof(uint32_t) <= (size_t)plan->planes.spoiled);
     assert_true(plan->workspace_bytes >= plan->partials_at);
+    /* Long k is summed without compensation only where there are tiles for all. */
+    if (to->planes == 3 && from->k >= LEAST_LONG_K && multiply->tile_m > 64) {
+        assert_true(ceiling(to->m, 128) * ceiling(to->n, 128) * to->batch >= traits->multiprocessors);
+    }
+}
+
+/* The panels cover D, each element once, and what each needs lies where it may. */
+static void check_panels(const struct plan *plan)
+{
+    const struct problem *whole = &plan->problem;
+    const struct problem *most = &plan->product;
+    int64_t elements = 0;
+    assert_true(plan_has(plan, STEP_SPLIT) && !plan_has(plan, STEP_REDUCE));
+    for (int64_t row = 0; row < whole->m; row += most->m) {
+        for (int64_t column = 0; column < whole->n; column += most->n) {
+            struct plan panel;
+            plan_panel(plan, row, column, &panel);
+            const struct problem *to = &panel.product;
+            elements += to->m * to->n;
+            assert_true(to->m == panel.problem.m && to->n == panel.problem.n);
+            assert_true(row + to->m <= whole->m && column + to->n <= whole->n);
+            assert_true(panel.problem.lda == whole->lda && panel.problem.ldd == whole->ldd);
+            size_t b_at = (size_t)plan->planes.b;
+            assert_true(packed_bytes(problem_extent_a(to), to->planes) <= b_at);
+            assert_true(b_at + packed_bytes(problem_extent_b(to), to->planes) <=
+                        (size_t)plan->planes.verdicts);
+            bool edge = to->m < most->m || to->n < most->n;
+            assert_int_equal(panel.stream_tiles, edge ? 0 : plan->stream_tiles);
+        }
+    }
+    assert_int_equal(elements, whole->m * whole->n);
+    assert_non_null(strstr(plan->explanation, " panels of "));
 }
 
 /* Of the product all but A and B is the problem's. */
@@ -248,16 +362,19 @@ static void check_plan(const struct device_traits *traits, const struct plan *pl
     bool packs = plan->steps[0].kind == STEP_PACK;
     const struct step *multiply = &plan->steps[splits || packs];
     bool bare = plan->parts > 1 || !kernel_finishes(multiply->kernel, p);
-    assert_true((plan->stream_tiles == 0 && !splits) || !bare);
-    assert_int_equal(plan->step_count, 1 + packs + bare + 2 * splits);
+    assert_true(plan->stream_tiles == 0 || !bare);
+    assert_int_equal(plan->step_count, 1 + packs + bare + 2 * splits + 2 * plan_has(plan, STEP_SAFE));
     assert_int_equal(multiply->kind, STEP_MULTIPLY);
     check_multiply(traits, plan, multiply->kernel);
     check_epilogue(plan);
     if (splits) {
         check_splitting(traits, plan);
+        if (plan_has_panels(plan)) {
+            check_panels(plan);
+        }
     } else {
         assert_int_equal(plan->product.planes, 0);
-        assert_true(plan->verdicts_at == 0 && plan->spoiled_at == 0);
+        assert_true(plan->planes.verdicts == 0 && plan->planes.spoiled == 0);
     }
     if (packs) {
         check_packing(plan);
@@ -281,8 +398,9 @@ static void check_plan(const struct device_traits *traits, const struct plan *pl
         assert_int_equal(plan->workspace_bytes, plan->partials_at);
         return;
     }
-    const struct kernel *reduce = plan->steps[packs + 1].kernel;
-    assert_int_equal(plan->steps[packs + 1].kind, STEP_REDUCE);
+    const struct step *last = &plan->steps[plan->step_count - 1];
+    const struct kernel *reduce = last->kernel;
+    assert_int_equal(last->kind, STEP_REDUCE);
     assert_int_equal(reduce->operation, OPERATION_REDUCE);
     assert_int_equal(reduce->element, problem_sum_type(p));
     assert_non_null(strstr(plan->explanation, reduce->name));
@@ -336,7 +454,9 @@ static carat_gemm_problem random_problem(struct random *random, carat_type type)
     p.order = random_one_in(random, 2) ? CARAT_ROW_MAJOR : CARAT_COLUMN_MAJOR;
     p.op_a = random_one_in(random, 2) ? CARAT_TRANSPOSE : CARAT_NO_TRANSPOSE;
     p.op_b = random_one_in(random, 2) ? CARAT_TRANSPOSE : CARAT_NO_TRANSPOSE;
-    p.accuracy = (carat_accuracy)random_between(random, CARAT_ACCURACY_STANDARD, CARAT_ACCURACY_FAST);
+    if (!random_one_in(random, 3)) {
+        p.accuracy = (carat_accuracy)random_between(random, CARAT_ACCURACY_STANDARD, CARAT_ACCURACY_CLOSE);
+    }
     if (type == CARAT_E4M3 || type == CARAT_E5M2) {
         p.type_b = random_one_in(random, 2) ? CARAT_E4M3 : CARAT_E5M2;
     }
@@ -585,13 +705,115 @@ static void large_sums_of_f32_are_split(void **state)
     problem.lda += 1;
     assert_true(splits_on(&h200, &problem));
     problem.bias = true;
-    problem.type_bias = CARAT_F32;
-    assert_false(splits_on(&h200, &problem));
-    problem = large_f32(CARAT_ACCURACY_STANDARD, 2000);
-    problem.activation = CARAT_ACTIVATION_RELU;
-    assert_false(splits_on(&h200, &problem));
+    problem.type_bias = CARAT_BF16;
+    problem.activation = CARAT_ACTIVATION_GELU_TANH;
+    assert_true(splits_on(&h200, &problem));
     problem = large_f32(CARAT_ACCURACY_STRICT, 2000);
     assert_false(splits_on(&h200, &problem));
+}
+
+/* Of close accuracy into two planes; where k is short for that into three, as of standard, and less so into none. */
+static void close_sums_are_split_in_two(void **state)
+{
+    (void)state;
+    for (int64_t k = 31; k <= 97; k++) {
+        struct problem problem = large_f32(CARAT_ACCURACY_CLOSE, k);
+        struct plan plan;
+        assert_int_equal(plan_choose(&h200, &problem, &plan), CARAT_OK);
+        check_plan(&h200, &plan);
+        assert_true(k >= 96 || plan.product.planes != 2);
+        assert_true(k >= 32 || plan.product.planes == 0);
+    }
+    struct problem problem = large_f32(CARAT_ACCURACY_CLOSE, 4000);
+    struct plan plan;
+    assert_int_equal(plan_choose(&h200, &problem, &plan), CARAT_OK);
+    check_plan(&h200, &plan);
+    assert_int_equal(plan.product.planes, 2);
+    assert_int_equal(plan.step_count, 5);
+    problem.m = problem.lda = problem.ldc = problem.ldd = 500;
+    problem.n = 500;
+    assert_int_equal(plan_choose(&h200, &problem, &plan), CARAT_OK);
+    check_plan(&h200, &plan);
+    assert_false(plan_has(&plan, STEP_SAFE));
+    struct device_traits other = h200;
+    other.compute_capability = 80;
+    assert_false(splits_on(&other, &problem));
+    problem.activation = CARAT_ACTIVATION_RELU;
+    assert_true(splits_on(&h200, &problem));
+}
+
+/* A product of f32 on an H200 that may well be split, and workspace that may be too little for that. */
+static struct problem random_split(struct random *random)
+{
+    carat_gemm_problem described = random_problem(random, CARAT_F32);
+    struct problem problem;
+    bool large = random_one_in(random, 2);
+    described.m = random_between(random, 1, large ? 40000 : 3000);
+    described.n = random_between(random, 1, large ? 40000 : 3000);
+    described.k = random_between(random, 32, large ? 20000 : 3000);
+    described.accuracy = random_one_in(random, 4) ? CARAT_ACCURACY_CLOSE : CARAT_ACCURACY_STANDARD;
+    described.batch = random_one_in(random, 8) ? random_between(random, 1, 5) : 1;
+    described.stride_a = described.stride_b = 0;
+    described.stride_d = described.m * described.n;
+    assert_int_equal(problem_check(&described, &problem), CARAT_OK);
+    return problem;
+}
+
+/* Where workspace is short there are panels, or no planes; and nothing takes more than it may where it can do with less. */
+static void short_workspace_is_kept_to(void **state)
+{
+    (void)state;
+    struct random random = {77};
+    int in_panels = 0;
+    int across = 0;
+    int not_split = 0;
+    for (int i = 0; i < 1500; i++) {
+        struct problem problem = random_split(&random);
+        struct plan plan;
+        assert_int_equal(plan_choose(&h200, &problem, &plan), CARAT_OK);
+        check_plan(&h200, &plan);
+        bool splits = plan_has(&plan, STEP_SPLIT);
+        assert_true(!splits || plan.workspace_bytes <= (size_t)8 << 30);
+        int64_t most = (int64_t)(plan.workspace_bytes >> random_between(&random, 0, 9)) + 1;
+        problem.most_workspace = most;
+        assert_int_equal(plan_choose(&h200, &problem, &plan), CARAT_OK);
+        check_plan(&h200, &plan);
+        assert_true(!plan_has(&plan, STEP_SPLIT) || plan.workspace_bytes <= (size_t)most);
+        assert_true(!problem_is_plain(&problem) || plan.workspace_bytes <= (size_t)most);
+        in_panels += plan_has_panels(&plan);
+        across += plan.product.m < problem.m;
+        not_split += splits && !plan_has(&plan, STEP_SPLIT);
+        problem.most_workspace = 1;
+        assert_int_equal(plan_choose(&h200, &problem, &plan), CARAT_OK);
+        assert_false(plan_has(&plan, STEP_SPLIT));
+    }
+    assert_true(in_panels > 100 && across > 20 && not_split > 100);
+    struct problem square = large_f32(CARAT_ACCURACY_STANDARD, 40000);
+    struct plan plan;
+    square.m = square.n = square.lda = square.ldb = square.ldc = square.ldd = 40000;
+    assert_int_equal(plan_choose(&h200, &square, &plan), CARAT_OK);
+    check_plan(&h200, &plan);
+    assert_true(plan_has_panels(&plan));
+}
+
+/* Of long k and few tiles only rows that compensate their sums multiply parts. */
+static void long_sums_of_few_tiles_are_compensated(void **state)
+{
+    (void)state;
+    for (int64_t k = 512; k <= 1 << 18; k *= 2) {
+        for (int64_t side = 256; side <= 2048; side *= 2) {
+            carat_gemm_problem described = carat_gemm_describe(CARAT_F32, side, side, k);
+            struct problem problem;
+            struct plan plan;
+            assert_int_equal(problem_check(&described, &problem), CARAT_OK);
+            assert_int_equal(plan_choose(&h200, &problem, &plan), CARAT_OK);
+            const struct kernel *row = multiplying_row(&plan);
+            if (k >= 4096 && side <= 1024) {
+                assert_true(row->splits == 0 && (row->planes == 0 || row->tile_m <= 64));
+                assert_true(side < 512 || row->planes == 3);
+            }
+        }
+    }
 }
 
 /* Rows with planes are forced on what may be split alone, and rows that rescue on nothing. */
@@ -600,9 +822,7 @@ static void planes_are_refused_what_they_lose(void **state)
     (void)state;
     int rows = 0;
     int rescues = 0;
-    struct problem good = large_f32(CARAT_ACCURACY_STANDARD, 32);
-    struct problem strict = large_f32(CARAT_ACCURACY_STRICT, 32);
-    struct problem shallow = large_f32(CARAT_ACCURACY_STANDARD, 31);
+    struct problem strict = large_f32(CARAT_ACCURACY_STRICT, 128);
     struct problem halves;
     carat_gemm_problem described = carat_gemm_describe(CARAT_BF16, 4000, 3000, 32);
     assert_int_equal(problem_check(&described, &halves), CARAT_OK);
@@ -612,6 +832,9 @@ static void planes_are_refused_what_they_lose(void **state)
         if (row->planes == 0 && !row->rescues) {
             continue;
         }
+        bool two = row->planes == 2;
+        struct problem good = large_f32(two ? CARAT_ACCURACY_CLOSE : CARAT_ACCURACY_STANDARD, two ? 96 : 32);
+        struct problem shallow = large_f32(good.accuracy, good.k - 1);
         const struct problem *refused[] = {&strict, &shallow, &halves};
         for (int r = 0; r < 3; r++) {
             assert_int_equal(plan_choose_row(&h200, refused[r], row, &plan), CARAT_UNSUPPORTED);
@@ -631,6 +854,91 @@ static void planes_are_refused_what_they_lose(void **state)
         rescues += row->rescues;
     }
     assert_true(rows > 1 && rescues > 0);
+}
+
+/* ---- The best accuracy ---- */
+
+static struct plan best_plan(const struct device_traits *traits, carat_type type, carat_type type_cd,
+                             carat_activation activation, int64_t m, int64_t k)
+{
+    carat_gemm_problem described = carat_gemm_describe(type, m, m, k);
+    struct problem problem;
+    struct plan plan;
+    described.accuracy = CARAT_ACCURACY_BEST;
+    described.type_cd = type_cd;
+    described.activation = activation;
+    assert_int_equal(problem_check(&described, &problem), CARAT_OK);
+    assert_int_equal(plan_choose(traits, &problem, &plan), CARAT_OK);
+    check_plan(traits, &plan);
+    return plan;
+}
+
+/* Large products on the double-precision tensor unit: f32 by two kernels, what such rows do not finish by three. */
+static void large_floats_are_widened(void **state)
+{
+    static const carat_type narrow[][2] = {
+        {CARAT_F16, CARAT_F16}, {CARAT_BF16, CARAT_BF16}, {CARAT_E4M3, CARAT_BF16}, {CARAT_E5M2, CARAT_F32}};
+    (void)state;
+    const carat_activation none = CARAT_ACTIVATION_NONE;
+    struct plan plan = best_plan(&h200, CARAT_F32, CARAT_F32, none, 4096, 4096);
+    assert_int_equal(plan.step_count, 2);
+    assert_int_equal(plan.product.type_a, CARAT_F64);
+    assert_int_equal(plan.workspace_bytes, 2 * 4096 * 4096 * sizeof(double));
+    assert_non_null(strstr(plan.explanation, "A as f64 and B as f64 packed first by widen_4"));
+
+    plan = best_plan(&h200, CARAT_F32, CARAT_F32, CARAT_ACTIVATION_RELU, 4096, 4096);
+    assert_int_equal(plan.steps[2].kind, STEP_REDUCE);
+    plan = best_plan(&h200, CARAT_BF16, CARAT_F32, none, 4096, 4096);
+    assert_int_equal(plan.step_count, 2);
+    assert_int_equal(plan.product.type_a, CARAT_F64);
+    for (size_t i = 0; i < sizeof(narrow) / sizeof(narrow[0]); i++) {
+        plan = best_plan(&h200, narrow[i][0], narrow[i][1], none, 4096, 4096);
+        assert_int_equal(plan.step_count, 3);
+        assert_int_equal(plan.product.type_a, CARAT_F64);
+        assert_int_equal(plan.steps[2].kernel->element, ELEMENT_F64);
+    }
+    /* A K that is split: partial sums are f64. */
+    plan = best_plan(&h200, CARAT_F32, CARAT_F32, none, 256, 100000);
+    assert_true(plan.parts > 1);
+}
+
+/* And on other devices, and small ones, by sums in f64 without a launch more. */
+static void others_are_summed_in_f64_at_once(void **state)
+{
+    (void)state;
+    struct device_traits other = h200;
+    other.compute_capability = 80;
+    for (int large = 0; large < 2; large++) {
+        const struct device_traits *traits = large ? &other : &h200;
+        int64_t m = large ? 4096 : 40;
+        struct plan plan = best_plan(traits, CARAT_F32, CARAT_F32, CARAT_ACTIVATION_NONE, m, m);
+        assert_int_equal(plan.step_count, 1);
+        assert_int_equal(plan.steps[0].kernel->accuracy, ACCURACY_BEST);
+        assert_int_equal(plan.workspace_bytes, 0);
+        plan = best_plan(traits, CARAT_E4M3, CARAT_BF16, CARAT_ACTIVATION_NONE, m, m);
+        assert_int_equal(plan.product.type_a, CARAT_F16);
+    }
+}
+
+/* f64 has no better type: its sums are compensated, in one part whatever K is. Integers are exact. */
+static void best_of_f64_is_compensated(void **state)
+{
+    (void)state;
+    const carat_activation none = CARAT_ACTIVATION_NONE;
+    struct plan plan = best_plan(&h200, CARAT_F64, CARAT_F64, none, 100, 100000);
+    assert_int_equal(plan.step_count, 1);
+    assert_int_equal(plan.steps[0].kernel->accuracy, ACCURACY_BEST);
+    assert_int_equal(plan.parts, 1);
+    carat_type integers[][2] = {{CARAT_S8, CARAT_S32}, {CARAT_S32, CARAT_S32}, {CARAT_S8, CARAT_F32}};
+    for (int i = 0; i < 3; i++) {
+        struct problem strict;
+        plan = best_plan(&h200, integers[i][0], integers[i][1], none, 1000, 1000);
+        strict = plan.problem;
+        strict.accuracy = CARAT_ACCURACY_STRICT;
+        struct plan as_ever;
+        assert_int_equal(plan_choose(&h200, &strict, &as_ever), CARAT_OK);
+        assert_string_equal(plan.explanation, as_ever.explanation);
+    }
 }
 
 /* ---- Shared tiles ---- */
@@ -1026,7 +1334,7 @@ static void messages_belong_to_threads(void **state)
 
 int main(void)
 {
-    struct CMUnitTest tests[18 + 2 * TYPES];
+    struct CMUnitTest tests[24 + 2 * TYPES];
     static char names[2 * TYPES][60];
     int count = 0;
     for (int t = 0; t < TYPES; t++) {
@@ -1044,6 +1352,12 @@ int main(void)
     tests[count++] = (struct CMUnitTest)cmocka_unit_test(small_thin_products_are_dots);
     tests[count++] = (struct CMUnitTest)cmocka_unit_test(large_sums_of_f32_are_split);
     tests[count++] = (struct CMUnitTest)cmocka_unit_test(planes_are_refused_what_they_lose);
+    tests[count++] = (struct CMUnitTest)cmocka_unit_test(short_workspace_is_kept_to);
+    tests[count++] = (struct CMUnitTest)cmocka_unit_test(long_sums_of_few_tiles_are_compensated);
+    tests[count++] = (struct CMUnitTest)cmocka_unit_test(close_sums_are_split_in_two);
+    tests[count++] = (struct CMUnitTest)cmocka_unit_test(large_floats_are_widened);
+    tests[count++] = (struct CMUnitTest)cmocka_unit_test(others_are_summed_in_f64_at_once);
+    tests[count++] = (struct CMUnitTest)cmocka_unit_test(best_of_f64_is_compensated);
     tests[count++] = (struct CMUnitTest)cmocka_unit_test(the_last_wave_is_shared);
     tests[count++] = (struct CMUnitTest)cmocka_unit_test(sharing_pays_for_idle_waves);
     tests[count++] = (struct CMUnitTest)cmocka_unit_test(what_no_grid_holds_is_refused);

@@ -100,7 +100,7 @@ static void every_wrong_field_is_named(void **state)
         {FIELD(type_b), 0, CARAT_INVALID_ARGUMENT, "type_b is 0, which is no carat_type"},
         {FIELD(type_b), -3, CARAT_INVALID_ARGUMENT, "type_b is -3, which is no carat_type"},
         {FIELD(type_cd), 99, CARAT_INVALID_ARGUMENT, "type_cd is 99, which is no carat_type"},
-        {FIELD(accuracy), 3, CARAT_INVALID_ARGUMENT, "accuracy is 3, which is no carat_accuracy"},
+        {FIELD(accuracy), 5, CARAT_INVALID_ARGUMENT, "accuracy is 5, which is no carat_accuracy"},
         {FIELD(bias), 3, CARAT_INVALID_ARGUMENT, "bias is 3, which is no carat_bias"},
         {FIELD(bias), -1, CARAT_INVALID_ARGUMENT, "bias is -1, which is no carat_bias"},
         {FIELD(activation), 5, CARAT_INVALID_ARGUMENT, "activation is 5, which is no carat_activation"},

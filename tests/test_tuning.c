@@ -18,6 +18,7 @@
 
 #define HEAD "carat-tuning 1\ndevice A chip\nclock 1000\n"
 #define ROW "simt_f32_32x32"
+#define SHAPE HEAD "shape f32 NN 8 8 8\n"
 
 static const struct device_traits chip = {
     .kind = CARAT_DEVICE_CUDA, .compute_capability = 90, .multiprocessors = 128, .name = "A chip"};
@@ -43,6 +44,9 @@ static carat_status copy_line(void *context, const struct tuning_head *head, con
     size_t length = strlen(copy->text);
     assert_string_equal(head->device, "A chip");
     if (line->kernel) {
+        if (line->whole) {
+            length += (size_t)tuning_shape_text(line, copy->text + length, sizeof(copy->text) - length);
+        }
         tuning_line_text(line, copy->text + length, sizeof(copy->text) - length);
     } else {
         copy->unknown++;
@@ -57,7 +61,15 @@ static void what_is_written_is_read(void **state)
                                 "product " ROW " NT 1 2 16384 0.125\n"
                                 "pack pack_2 turned 16 32 3.250\n"
                                 "pack pack_f8_to_f16 straight 1024 4 7.000\n"
-                                "reduce reduce_f32 65536 4 2.000\n";
+                                "reduce reduce_f32 65536 4 2.000\n"
+                                "shape f32 TN 96 128 64\n"
+                                "way " ROW " -- 3 12.500\n"
+                                "shape bf16 NN 1 2 3 4\n"
+                                "way simt_bf16_32x32 pt shared 0.250\n"
+                                "shape e4m3-fast NT 2147483647 1 1\n"
+                                "way simt_f16_32x32 hh 1 1.000\n"
+                                "shape f32-strict TT 1 1 7\n"
+                                "way " ROW " -- 1 1.000\n";
     const struct tuning_head written = {.device = "A chip",
                                         .capability = 90,
                                         .multiprocessors = 128,
@@ -66,13 +78,13 @@ static void what_is_written_is_read(void **state)
                                         .clock = 1980};
     char text[3000];
     int length = tuning_head_text(&written, text, sizeof(text));
-    snprintf(text + length, sizeof(text) - (size_t)length, "%s# a comment\n\nproduct gone NN 1 1 1 1.0\n",
-             lines);
+    snprintf(text + length, sizeof(text) - (size_t)length,
+             "%s# a comment\n\nproduct gone NN 1 1 1 1.0\nway gone -- 1 1.0\n", lines);
     struct copy copy = {.unknown = 0};
     struct tuning_head head;
     assert_int_equal(tuning_read("file", text, strlen(text), copy_line, &copy, &head), CARAT_OK);
     assert_string_equal(copy.text, lines);
-    assert_int_equal(copy.unknown, 1); /* a row that this build does not have is no mistake */
+    assert_int_equal(copy.unknown, 2); /* a row that this build does not have is no mistake */
     assert_int_equal(head.capability, 90);
     assert_int_equal(head.multiprocessors, 128);
     assert_int_equal(head.driver, 13000);
@@ -114,6 +126,20 @@ static void wrong_files_are_refused(void **state)
         {HEAD "product " ROW " NN 1 1 1 nan\n", "'nan' is no time"},
         {HEAD "product " ROW " NN 1 1 1 0\n", "'0' is no time"},
         {HEAD "product " ROW " NN 1 1 1 1e999\n", "'1e999' is no time"},
+        {HEAD "way " ROW " -- 1 1.0\n", "line 4: a way before any line 'shape'"},
+        {HEAD "shape f32 NN 1 1\n", "line 4: a shape has 6 or 7 words, but this line has 5"},
+        {HEAD "shape f32 NN 1 1 1 1 1\n", "line 4: a shape has 6 or 7 words, but this line has 8"},
+        {HEAD "shape f31 NN 1 1 1\n", "'f31' is no type"},
+        {HEAD "shape f32-slow NN 1 1 1\n", "'f32-slow' is no type"},
+        {HEAD "shape f32 NX 1 1 1\n", "'NX' is neither NN, NT, TN nor TT"},
+        {HEAD "shape f32 NN 1 2147483648 1\n", "'2147483648' is no size of a shape"},
+        {HEAD "shape f32 NN 1 1 1 0\n", "'0' is no size of a shape"},
+        {SHAPE "way " ROW " -- 1\n", "line 5: a way has 5 words, but this line has 4"},
+        {SHAPE "way pack_2 -- 1 1.0\n", "line 5: pack_2 is no row for a product"},
+        {SHAPE "way " ROW " - 1 1.0\n", "'-' is no letter for each of A and B"},
+        {SHAPE "way " ROW " -- all 1.0\n", "'all' is neither a number of parts nor 'shared'"},
+        {SHAPE "way " ROW " -- 2147483648 1.0\n", "'2147483648' is neither a number of parts"},
+        {SHAPE "way " ROW " -- 1 fast\n", "'fast' is no time"},
     };
     for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
         struct tuning_table *table;
@@ -170,7 +196,9 @@ static struct tuning_point add_line(char *text, size_t size, struct tuning_line 
 static struct tuning_table *parse(const char *text)
 {
     struct tuning_table *table;
-    assert_int_equal(tuning_parse(&chip, "file", text, strlen(text), &table), CARAT_OK);
+    if (tuning_parse(&chip, "file", text, strlen(text), &table) != CARAT_OK) {
+        fail_msg("%s", carat_last_message());
+    }
     return table;
 }
 
@@ -340,7 +368,7 @@ static void rows_of_several_steps_have_no_times(void **state)
     assert_true(plan_has(&without, STEP_SPLIT));
     for (int i = 0; i < carat_catalog_count; i++) {
         const struct kernel *row = &carat_catalog[i];
-        if (row->planes == 0 && !row->rescues) {
+        if (row->operation != OPERATION_GEMM || (row->planes == 0 && !row->rescues)) {
             continue;
         }
         struct tuning_line line = {.operation = OPERATION_GEMM,
@@ -449,12 +477,181 @@ static void tables_of_others_change_nothing(void **state)
 {
     (void)state;
     static const char *const texts[] = {
-        "carat-tuning 1\ndevice Another chip\nclock 1000\nproduct " ROW " NN 64 64 64 1000.0\n", HEAD,
+        "carat-tuning 1\ndevice Another chip\nclock 1000\nproduct " ROW " NN 64 64 64 1000.0\n",
+        HEAD,
         HEAD "product gone NN 64 64 64 1000.0\n",
         HEAD "product f32_nn_128x128 TN 64 64 64 1000.0\n", /* no layout of that row */
+        SHAPE,
+        SHAPE "way gone -- 1 1.0\n",
+        SHAPE "way " ROW " -- 2 1.0\n",      /* nothing to share k of 8 in */
+        SHAPE "way " ROW " -- shared 1.0\n", /* no such row */
+        SHAPE "way " ROW " x- 1 1.0\n",
+        SHAPE "way " ROW " ht 1 1.0\n",
+        SHAPE "way " ROW " ss 1 1.0\n",
+        SHAPE "way simt_f64_32x32 -- 1 1.0\n",
+        "carat-tuning 1\ndevice Another chip\nclock 1000\nshape f32 NN 8 8 8\nway " ROW " -- 1 1.0\n",
     };
     for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
         assert_null(parse(texts[i]));
+    }
+}
+
+/* ---- Whole ways ---- */
+
+/* The lines of a way that takes so many times what a table without it foresees. */
+static void add_way(char *text, size_t size, const struct problem *p, const struct candidate *way,
+                    double factor)
+{
+    struct tuning_line line = {
+        .operation = OPERATION_GEMM,
+        .kernel = way->kernel,
+        .trans_a = p->trans_a,
+        .trans_b = p->trans_b,
+        .sizes = {p->m, p->n, p->k},
+        .microseconds = factor * way->cycles / 1000,
+        .whole = true,
+        .type = p->type_a,
+        .accuracy = p->accuracy,
+        .batch = p->batch,
+        .parts = way->parts,
+        .shares = way->stream_tiles > 0,
+    };
+    plan_marks(p, way, line.packs);
+    size_t length = strlen(text);
+    length += (size_t)tuning_shape_text(&line, text + length, size - length);
+    tuning_line_text(&line, text + length, size - length);
+}
+
+/* A table, in which launches count, that knows nothing of products. */
+static const char no_product[] = HEAD "reduce reduce_f64 65536 4 10.000\n";
+
+static struct candidate best_with(const char *text, const struct problem *problem)
+{
+    struct device_traits traits = chip;
+    struct tuning_table *table = parse(text);
+    struct candidate best;
+    traits.tuning = table;
+    assert_true(plan_best(&traits, problem, &best));
+    tuning_close(table);
+    return best;
+}
+
+static bool same_way(const struct candidate *x, const struct candidate *y)
+{
+    return x->kernel == y->kernel && x->parts == y->parts && x->pack == y->pack &&
+           x->stream_tiles == y->stream_tiles;
+}
+
+/* A way that took longer than foreseen is not taken, on problems near by neither, but far away it still is. */
+static void ways_that_were_slow_are_not_chosen(void **state)
+{
+    (void)state;
+    static const int64_t sides[][3] = {{1024, 1024, 1024}, {3000, 77, 500}, {100, 2000, 3000}};
+    for (size_t i = 0; i < sizeof(sides) / sizeof(sides[0]); i++) {
+        struct problem here = checked(CARAT_BF16, sides[i][0], sides[i][1], sides[i][2]);
+        struct problem near = checked(CARAT_BF16, sides[i][0] + 8, sides[i][1] + 8, sides[i][2]);
+        struct problem far = checked(CARAT_BF16, 2, 3, 1);
+        struct candidate before = best_with(no_product, &here);
+        struct candidate near_before = best_with(no_product, &near);
+        struct candidate far_before = best_with(no_product, &far);
+        char text[3000];
+        memcpy(text, no_product, sizeof(no_product));
+        for (int often = 0; often < 20; often++) {
+            add_way(text, sizeof(text), &here, &before, 2.5);
+        }
+        struct candidate after = best_with(text, &here);
+        struct candidate again = best_with(text, &here);
+        assert_false(same_way(&before, &after));
+        assert_true(after.cycles >= before.cycles && after.cycles < 2.5 * before.cycles);
+        assert_true(same_way(&after, &again) && after.cycles == again.cycles);
+        struct candidate near_after = best_with(text, &near);
+        assert_true(!same_way(&near_before, &before) || !same_way(&near_after, &before));
+        struct candidate far_after = best_with(text, &far);
+        assert_true(same_way(&far_before, &far_after) && far_before.cycles == far_after.cycles);
+    }
+}
+
+/* And one that was faster is. */
+static void ways_that_were_fast_are_chosen(void **state)
+{
+    (void)state;
+    struct problem p = checked(CARAT_F32, 1000, 1000, 100);
+    p.accuracy = CARAT_ACCURACY_STRICT;
+    struct candidate ways[64];
+    struct device_traits traits = chip;
+    struct tuning_table *table = parse(no_product);
+    traits.tuning = table;
+    int count = plan_candidates(&traits, &p, ways);
+    tuning_close(table);
+    assert_true(count > 1 && count <= 64);
+    char text[3000];
+    memcpy(text, no_product, sizeof(no_product));
+    for (int often = 0; often < 20; often++) {
+        add_way(text, sizeof(text), &p, &ways[1], 0.9 * ways[0].cycles / ways[1].cycles);
+    }
+    assert_true(ways[0].cycles > 0.5 * ways[1].cycles);
+    struct candidate after = best_with(text, &p);
+    assert_true(same_way(&after, &ways[1]));
+    assert_true(fabs(after.cycles / ways[0].cycles - 0.9) < 0.03);
+    struct plan plan = plan_with(text, &p);
+    assert_non_null(strstr(plan.explanation, "predicted by measured times"));
+}
+
+struct named_ways {
+    const struct problem *problem;
+    struct way_finder finder;
+    int count;
+    int shared;
+    int marked[128]; /* by their first letter */
+};
+
+/* A line that names a way finds it again. */
+static void find_again(void *context, const struct candidate *way)
+{
+    struct named_ways *named = context;
+    struct candidate found;
+    struct tuning_line line = {.operation = OPERATION_GEMM,
+                               .kernel = way->kernel,
+                               .parts = way->parts,
+                               .shares = way->stream_tiles > 0};
+    plan_marks(named->problem, way, line.packs);
+    const struct way_place *place = way_find(&named->finder, &line, &found);
+    if (!place) {
+        fail_msg("%s %.2s with %d parts is not found again", way->kernel->name, line.packs, way->parts);
+    }
+    assert_true(same_way(&found, way) && found.cycles == way->cycles && found.blocks == way->blocks);
+    assert_int_equal(found.packed_bytes, way->packed_bytes);
+    assert_int_equal(found.partial_bytes, way->partial_bytes);
+    assert_memory_equal(place->packs, line.packs, sizeof(place->packs));
+    named->count++;
+    named->shared += line.shares;
+    named->marked[(int)line.packs[0]]++;
+}
+
+static void every_way_has_a_name(void **state)
+{
+    (void)state;
+    static const carat_type types[] = {CARAT_F32, CARAT_F64, CARAT_BF16, CARAT_S8, CARAT_E4M3};
+    struct named_ways named = {.count = 0};
+    for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
+        for (int layout = 0; layout < 4; layout++) {
+            for (int accuracy = 0; accuracy <= CARAT_ACCURACY_CLOSE; accuracy++) {
+                carat_gemm_problem described = carat_gemm_describe(types[i], 1111, 900 + layout, 1500 + i);
+                struct problem problem;
+                described.order = CARAT_COLUMN_MAJOR;
+                described.op_a = (carat_op)(layout / 2);
+                described.op_b = (carat_op)(layout % 2);
+                described.accuracy = (carat_accuracy)accuracy;
+                assert_int_equal(problem_check(&described, &problem), CARAT_OK);
+                named.problem = &problem;
+                way_finder_begin(&named.finder, &chip, &problem);
+                plan_visit(&chip, &problem, find_again, &named);
+            }
+        }
+    }
+    assert_true(named.count > 1000 && named.shared > 10);
+    for (const char *mark = "-pthds"; *mark; mark++) {
+        assert_true(named.marked[(int)*mark] > 0);
     }
 }
 
@@ -525,6 +722,9 @@ int main(void)
         cmocka_unit_test(shared_tiles_run_as_whole_waves_do),
         cmocka_unit_test(slow_packs_and_reduces_are_avoided),
         cmocka_unit_test(tables_of_others_change_nothing),
+        cmocka_unit_test(ways_that_were_slow_are_not_chosen),
+        cmocka_unit_test(ways_that_were_fast_are_chosen),
+        cmocka_unit_test(every_way_has_a_name),
         cmocka_unit_test(contexts_take_the_table_of_the_environment),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

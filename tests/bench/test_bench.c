@@ -23,6 +23,7 @@
 #include "shapes.h"
 #include "statistics.h"
 #include "summary.h"
+#include "survey.h"
 
 /* ---- Statistics ---- */
 
@@ -99,7 +100,13 @@ static void fast_types_are_read(void **state)
         {"e4m3", CARAT_E4M3, CARAT_BF16, CARAT_ACCURACY_STANDARD, "e4m3"},
         {"e4m3-fast", CARAT_E4M3, CARAT_BF16, CARAT_ACCURACY_FAST, "e4m3-fast"},
         {"e4m3-strict", CARAT_E4M3, CARAT_BF16, CARAT_ACCURACY_STRICT, "e4m3-strict"},
+        {"f32-best", CARAT_F32, CARAT_F32, CARAT_ACCURACY_BEST, "f32-best"},
+        {"f32-close", CARAT_F32, CARAT_F32, CARAT_ACCURACY_CLOSE, "f32-close"},
+        {"bf16-close", CARAT_BF16, CARAT_BF16, CARAT_ACCURACY_CLOSE, "bf16"}, /* as standard */
+        {"e4m3-close", CARAT_E4M3, CARAT_BF16, CARAT_ACCURACY_CLOSE, "e4m3"},
+        {"f64-best", CARAT_F64, CARAT_F64, CARAT_ACCURACY_BEST, "f64-best"},
         {"s8", CARAT_S8, CARAT_S32, CARAT_ACCURACY_STANDARD, "s8"},
+        {"s8-best", CARAT_S8, CARAT_S32, CARAT_ACCURACY_BEST, "s8"}, /* exact in any accuracy */
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct shapes shapes = {0};
@@ -123,7 +130,7 @@ static void fast_types_are_read(void **state)
     struct shapes shapes = {0};
     assert_int_equal(shapes_read_line("x", "-fast TN 8 8 8", &shapes), CARAT_OK);
     assert_int_equal(shapes.items[0].type, 0);
-    assert_int_equal(shapes_read_line("x", "f32-best TN 8 8 8", &shapes), CARAT_OK);
+    assert_int_equal(shapes_read_line("x", "f32-most TN 8 8 8", &shapes), CARAT_OK);
     assert_int_equal(shapes.items[1].type, 0);
     shapes_free(&shapes);
 }
@@ -200,6 +207,56 @@ static void random_shapes_are_even_on_a_logarithmic_scale(void **state)
     draw.most_operations = INFINITY;
     assert_int_equal(shapes_random(&draw, 2, &again), CARAT_INVALID_ARGUMENT);
     shapes_free(&again);
+}
+
+static bool same_sides(const struct shape *x, const struct shape *y)
+{
+    return x->m == y->m && x->n == y->n && x->k == y->k;
+}
+
+/* What a table learns from: other shapes than those that the bench draws, and many that are like a program's. */
+static void shapes_to_tune_with_are_drawn(void **state)
+{
+    (void)state;
+    enum { COUNT = 3200 };
+    struct draw draw = {
+        .dtypes = "bf16,tf32", .seed = 7, .largest_side = 16384, .most_operations = 1e13, .most_bytes = 2e9};
+    struct shapes random = {0};
+    assert_int_equal(shapes_random(&draw, COUNT, &random), CARAT_OK);
+    int round = 0;
+    int odd = 0;
+    int thin = 0;
+    int batches = 0;
+    int same = 0;
+    for (int i = 0; i < COUNT; i++) {
+        struct shape shape;
+        struct shape again;
+        assert_int_equal(shapes_draw(&draw, i, &shape), CARAT_OK);
+        assert_int_equal(shapes_draw(&draw, i, &again), CARAT_OK);
+        assert_true(same_sides(&shape, &again) && shape.batch == again.batch);
+        assert_string_equal(shape.dtype, i / SHAPES_OF_TYPE % 2 ? "tf32" : "bf16");
+        carat_gemm_problem problem = shape_problem(&shape);
+        assert_true(workload_operations(&problem) <= 1e13 && workload_bytes(&problem) <= 2e9);
+        bool small = shape.m < 64 || shape.n < 64 || shape.k < 64;
+        round += !small && (shape.m | shape.n | shape.k) % 8 == 0;
+        odd += !small && (shape.m | shape.n | shape.k) % 8 != 0;
+        thin += (shape.m % 1024 == 0 || shape.n % 1024 == 0) && shape.k % 1024 == 0;
+        batches += shape.batch > 1;
+        for (int j = 0; j < COUNT && !small; j++) {
+            same += same_sides(&shape, &random.items[j]);
+        }
+    }
+    assert_int_equal(same, 0);
+    assert_true(round > odd / 2 && odd > round / 2);
+    assert_true(thin > COUNT / 15 && thin < COUNT / 6);
+    assert_true(batches > COUNT / 30 && batches < COUNT / 8);
+    shapes_free(&random);
+    struct shape shape;
+    draw.most_operations = 1;
+    assert_int_equal(shapes_draw(&draw, 0, &shape), CARAT_INVALID_ARGUMENT);
+    draw.dtypes = "none";
+    draw.most_operations = INFINITY;
+    assert_int_equal(shapes_draw(&draw, 0, &shape), CARAT_INVALID_ARGUMENT);
 }
 
 static void wrong_shape_lines_are_refused_with_their_place(void **state)
@@ -470,15 +527,20 @@ static void the_allowance_fits_the_accuracy(void **state)
     struct source source_b = {CARAT_F32, b, 0, SIDE * K};
     struct reference reference;
     assert_int_equal(reference_compute(&strict, 0, &source_a, &source_b, 1 << 30, &reference), CARAT_OK);
-    float d[3][SIDE * SIDE]; /* operands rounded to tf32, f64 sums, f64 sums without the last 8 of k */
+    carat_gemm_problem best = strict;
+    best.accuracy = CARAT_ACCURACY_BEST;
+    /* Operands rounded to tf32, f64 sums, f64 sums without the last 8 of k, f32 sums. */
+    float d[4][SIDE * SIDE];
     for (int i = 0; i < SIDE * SIDE; i++) {
         double sums[3] = {0};
+        d[3][i] = 0;
         for (int k = 0; k < K; k++) {
             double x = (double)a[i % SIDE * K + k];
             double y = (double)b[i / SIDE * K + k];
             sums[0] += to_tf32(x) * to_tf32(y);
             sums[1] += x * y;
             sums[2] += k < K - 8 ? x * y : 0;
+            d[3][i] += (float)(x * y);
         }
         for (int way = 0; way < 3; way++) {
             d[way][i] = (float)sums[way];
@@ -488,6 +550,10 @@ static void the_allowance_fits_the_accuracy(void **state)
     assert_false(reference_compare(&reference, d[0], reference_ulps(&strict)).right);
     assert_true(reference_compare(&reference, d[1], reference_ulps(&strict)).right);
     assert_false(reference_compare(&reference, d[2], reference_ulps(&fast)).right);
+    assert_true(reference_compare(&reference, d[3], reference_ulps(&strict)).right);
+    assert_true(reference_compare(&reference, d[1], reference_ulps(&best)).right);
+    assert_false(reference_compare(&reference, d[3], reference_ulps(&best)).right);
+    assert_true(reference_compare(&reference, d[3], reference_peer_ulps(&best)).right);
     carat_gemm_problem float8 = carat_gemm_describe(CARAT_E4M3, SIDE, SIDE, K);
     assert_false(reference_compare(&reference, d[2], reference_ulps(&float8)).right);
     double by_default = reference_ulps(&float8);
@@ -559,8 +625,18 @@ static void the_truth_knows_more_than_f64(void **state)
     struct accuracy_errors errors = truth_compare(&truth, d, 2);
     assert_int_equal(errors.misrounded, 0);
     assert_true(errors.most == 0x1p-101 && errors.mean == 0x1p-102);
+    const struct accuracy_case what = {ACCURACY_NORMAL, 1, 2, 1, 4};
+    assert_true(errors.beyond == 0 && accuracy_holds(CARAT_ACCURACY_BEST, &what, &errors));
     d[0] = 1 + 0x1p-23f;
     assert_int_equal(truth_compare(&truth, d, 2).misrounded, 1);
+    /* One unit off is half a unit too much, however little it is of |A||B|; but not where that allows as much. */
+    errors = truth_compare(&truth, d, 2);
+    assert_true(errors.beyond == (0x1p-24 - 0x1p-40) / 0x1p61);
+    assert_true(accuracy_holds(CARAT_ACCURACY_BEST, &what, &errors));
+    d[0] = 0x1p14f;
+    errors = truth_compare(&truth, d, 2);
+    assert_false(accuracy_holds(CARAT_ACCURACY_BEST, &what, &errors));
+    assert_true(accuracy_holds(CARAT_ACCURACY_STRICT, &what, &errors));
     d[0] = NAN;
     assert_true(isnan(truth_compare(&truth, d, 2).most));
     d[0] = 1;
@@ -786,6 +862,8 @@ static void every_type_has_its_unit(void **state)
     assert_string_equal(ceilings_of_problem(&ceilings, &problem)->name, "ceiling_ffma");
     problem.accuracy = CARAT_ACCURACY_FAST;
     assert_string_equal(ceilings_of_problem(&ceilings, &problem)->name, "ceiling_mma_tf32");
+    problem.accuracy = CARAT_ACCURACY_BEST;
+    assert_null(ceilings_of_problem(&ceilings, &problem)); /* that of f64, which was not measured */
     assert_string_equal(ceilings_of_type(&ceilings, CARAT_F32)->name, "ceiling_ffma");
     assert_string_equal(ceilings_of_type(&ceilings, CARAT_BF16)->name, "ceiling_wgmma_bf16");
     assert_string_equal(ceilings_of_type(&ceilings, CARAT_F16)->name, "ceiling_ffma");
@@ -1023,6 +1101,60 @@ static void a_full_summary_says_so(void **state)
     assert_int_equal(summary.all.cases, MOST_STANDINGS + 5);
 }
 
+/* ---- Settings of accuracy ---- */
+
+static void settings_go_from_quick_to_accurate(void **state)
+{
+    (void)state;
+    carat_accuracy settings[MOST_SETTINGS];
+    int count = ladder_settings(CARAT_F32, settings);
+    assert_true(count >= 3);
+    assert_int_equal(settings[0], CARAT_ACCURACY_FAST);
+    int strict = 0;
+    while (strict < count && settings[strict] != CARAT_ACCURACY_STRICT) {
+        strict++;
+    }
+    assert_in_range(strict, 2, count - 1);
+    assert_int_equal(settings[strict - 1], CARAT_ACCURACY_STANDARD);
+    assert_int_equal(ladder_settings(CARAT_BF16, settings), 0);
+}
+
+/* ---- What is surveyed ---- */
+
+struct surveyed {
+    int *points; /* of each row */
+    int count;
+};
+
+static void look_at_line(void *context, const struct tuning_line *line)
+{
+    struct surveyed *surveyed = context;
+    for (int i = 0; i < (line->operation == OPERATION_GEMM ? 3 : 2); i++) {
+        assert_true(line->sizes[i] >= 1); /* a tile of two rows has no eighth part */
+    }
+    surveyed->points[line->kernel - carat_catalog]++;
+    surveyed->count++;
+}
+
+static void every_row_is_surveyed_where_it_is_something(void **state)
+{
+    (void)state;
+    const struct device_traits traits = {
+        .kind = CARAT_DEVICE_CUDA, .compute_capability = 90, .multiprocessors = 132, .name = "A chip"};
+    struct surveyed surveyed = {.points = calloc((size_t)carat_catalog_count, sizeof(int))};
+    assert_non_null(surveyed.points);
+    assert_int_equal(survey_visit(&traits, NULL, look_at_line, &surveyed), CARAT_OK);
+    assert_true(surveyed.count > 10000);
+    for (int i = 0; i < carat_catalog_count; i++) {
+        const struct kernel *row = &carat_catalog[i];
+        bool alone = row->planes == 0 && !row->rescues;
+        if (row->operation == OPERATION_GEMM && (surveyed.points[i] > 0) != alone) {
+            fail_msg("%s has %d points", row->name, surveyed.points[i]);
+        }
+    }
+    free(surveyed.points);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -1032,6 +1164,7 @@ int main(void)
         cmocka_unit_test(fast_types_are_read),
         cmocka_unit_test(eight_bit_floats_are_measured_both_ways),
         cmocka_unit_test(random_shapes_are_even_on_a_logarithmic_scale),
+        cmocka_unit_test(shapes_to_tune_with_are_drawn),
         cmocka_unit_test(wrong_shape_lines_are_refused_with_their_place),
         cmocka_unit_test(the_shape_files_that_come_along_are_read),
         cmocka_unit_test(reference_of_a_small_product),
@@ -1060,6 +1193,8 @@ int main(void)
         cmocka_unit_test(host_times_are_counted),
         cmocka_unit_test(a_full_summary_says_so),
         cmocka_unit_test(a_result_in_json_has_every_field),
+        cmocka_unit_test(settings_go_from_quick_to_accurate),
+        cmocka_unit_test(every_row_is_surveyed_where_it_is_something),
     };
     return cmocka_run_group_tests_name("bench", tests, NULL, NULL);
 }

@@ -142,12 +142,12 @@ class Bench(Case):
         self.assertEqual({line["outcome"] for line in results}, {"timed"})
 
     def test_f32_both_ways(self):
-        shapes = self.write("f32.txt", "f32 TN 16 12 32\nf32-strict TN 16 12 32\n")
-        for types in ("f32", "f32-strict,f32"):
+        shapes = self.write("f32.txt", "f32 TN 16 12 32\nf32-strict TN 16 12 32\nf32-best TN 16 12 32\n")
+        for types in ("f32", "f32-strict,f32,f32-best"):
             self.bench("--shapes", shapes, "--device", "cpu", "--against", "openblas", "--type", types)
             results = [line for line in self.lines("out.json") if line["kind"] == "result"]
             self.assertEqual([(line["dtype"], line["accuracy"]) for line in results[::2]],
-                             [("f32", "standard"), ("f32-strict", "strict")])
+                             [("f32", "standard"), ("f32-strict", "strict"), ("f32-best", "best")])
             self.assertEqual({line["outcome"] for line in results}, {"timed"})
             self.assertEqual({line["peer"] for line in results}, {"openblas"})
         self.bench("--shapes", shapes, "--device", "cpu", "--against", "openblas", "--type", "f32-strict")
@@ -304,7 +304,7 @@ class Ladder(Case):
         document = json.loads(self.read("l.json"))
         self.assertEqual(document["dtype"], "f32")
         rungs = {result["rung"] for result in document["results"]}
-        self.assertEqual(rungs, set(range(10)))  # 0: the CPU's BLAS
+        self.assertEqual(rungs, set(range(10)))  # 0: the CPU's BLAS, and the settings of accuracy
         for result in document["results"]:
             self.assertEqual(result["outcome"], "timed", result)
             self.assertIn(result["size"], (16, 33))
@@ -317,6 +317,32 @@ class Ladder(Case):
             if result["rung"] > 1:
                 self.assertGreater(result["gain"], 0)
         self.assertIn("does not beat", done.stdout)
+
+    def test_every_accuracy_stands_below_the_last_rung(self):
+        done = self.ladder("--sizes", "32,64", "--rungs", "8,9", "--no-cpu", "--json", self.path("l.json"), "--markdown",
+                           self.path("t.md"))
+        results = json.loads(self.read("l.json"))["results"]
+        order = ["fast", "close", "standard", "strict", "best"]
+        for size in (32, 64):
+            at_size = [result for result in results if result["size"] == size]
+            settings = {result["accuracy"]: result for result in at_size if result.get("setting")}
+            self.assertTrue({"fast", "standard", "strict"} <= set(settings))
+            self.assertEqual(list(settings), [name for name in order if name in settings])
+            self.assertEqual([result["rung"] for result in at_size], [8, 8, 9] + [0] * len(settings))
+            for name, result in settings.items():
+                self.assertEqual(result["outcome"], "timed", result)
+                self.assertEqual(result["kernel"], "carat " + name)
+                self.assertGreater(result["gflops"], 0)
+            self.assertEqual(settings["fast"]["dtype"], "tf32")
+            self.assertGreater(settings["fast"]["error"], 1e-5)  # which strict would not be let off with
+            self.assertLess(settings["strict"]["error"], 1e-6)
+        self.assertEqual(len(re.findall(r"(?m)^     carat strict +\d", done.stdout)), 2)
+        text = self.read("t.md")
+        self.assertEqual(text.count("| accuracy |"), 2)
+        self.assertEqual(len(re.findall(r"(?m)^\| fast \| [\d.]+ \|", text)), 2)
+        self.assertNotIn("carat fast", text)
+        self.ladder("--size", "16", "--rungs", "8", "--no-cpu", "--json", self.path("l.json"))
+        self.assertNotIn("setting", self.read("l.json"))
 
     def test_other_types_have_some_rungs(self):
         self.ladder("--type", "f64", "--size", "16", "--no-cpu", "--json", self.path("l.json"))
@@ -364,6 +390,7 @@ class Ladder(Case):
             self.assertIn("<svg", text)
             self.assertIn("</svg>", text)
             self.assertIn("strip", text)
+            self.assertNotIn("carat fast", text)
         self.run_carat("ladder", "--from", self.path("l.json"), "--plot", self.path("p2.svg"), "--roofline",
                        self.path("r2.svg"), device=False)
         self.assertEqual(self.read("p.svg"), self.read("p2.svg"))
@@ -424,7 +451,9 @@ class Verify(Case):
     def test_one_accuracy(self):
         def dtypes(*arguments):
             return {result["dtype"] for result in self.verify("12", "--device", "cpu", *arguments)}
-        self.assertEqual(dtypes("--type", "f32"), {"f32", "f32-strict"})
+        self.assertEqual(dtypes("--type", "f32"), {"f32", "f32-strict", "f32-close", "f32-best"})
+        self.assertEqual(dtypes("--accuracy", "best"),
+                         {"f32-best", "f64-best", "f16-best", "bf16-best", "e4m3:e5m2-best"})
         self.assertEqual(dtypes("--accuracy", "strict"), {"f32-strict", "e4m3-strict"})
         self.assertEqual(dtypes("--accuracy", "fast"), {"tf32", "e4m3-fast", "e5m2:e4m3-fast"})
         self.assertEqual(dtypes("--type", "f32", "--accuracy", "standard"), {"f32"})
@@ -437,7 +466,7 @@ class Verify(Case):
 
 
 class Accuracy(Case):
-    SETTINGS = {("carat", "standard"), ("carat", "strict"), ("carat", "fast"), ("openblas", "default")}
+    SETTINGS = {("carat", "standard"), ("carat", "strict"), ("carat", "fast"), ("carat", "best"), ("carat", "close"), ("openblas", "default")}
 
     def accuracy(self, *arguments, **keywords):
         done = self.run_carat("accuracy", "--json", self.path("a.json"), *arguments, **keywords)
@@ -512,8 +541,8 @@ class Others(Case):
 
 class Tune(Case):
     def tune(self, *arguments, **keywords):
-        return self.run_carat("tune", "--type", "f32", "--largest", "32", "--minutes", "1", "--out", self.path("table.txt"),
-                              *arguments, **keywords)
+        return self.run_carat("tune", "--type", "f32", "--largest", "32", "--minutes", "1", "--ways", "0", "--out",
+                              self.path("table.txt"), *arguments, **keywords)
 
     def foreseen(self):
         done = self.run_carat("explain", "20", "20", "20")
@@ -524,6 +553,8 @@ class Tune(Case):
         head, *lines = re.split(r"(?m)^(?=product |pack |reduce )", self.read("table.txt"))
         self.assertTrue(head.startswith("carat-tuning 1\ndevice Stand-in 0\n"))
         self.assertIn("%d measured, " % len(lines), done.stdout)
+        self.assertNotIn("failed", done.stdout)
+        self.assertRegex(done.stdout, r"(?m)^rows that multiply split operands, which have no points of their own: 1$")
         self.assertEqual({line.split()[0] for line in lines}, {"product", "pack", "reduce"})
         rows = {line.split()[1] for line in lines if line.startswith("product ")}
         self.assertIn("simt_f32_32x32", rows)
@@ -553,7 +584,25 @@ class Tune(Case):
 
     def test_there_is_no_time(self):
         done = self.tune("--minutes", "0.0000001")
-        self.assertRegex(done.stdout, r"not come to in the time\n$")
+        self.assertRegex(done.stdout, r"(?m)not come to in the time$")
+
+    def test_whole_ways_are_measured(self):
+        done = self.tune("--minutes", "0", "--ways", "2")
+        table = self.read("table.txt")
+        shapes = re.findall(r"(?m)^shape f32 ([NT][NT] \d+ \d+ \d+)(?: \d+)?$", table)
+        ways = re.findall(r"(?m)^way (\S+) (\S\S) (?:\d+|shared) (\S+)$", table)
+        self.assertIn("%d ways to do %d shapes measured" % (len(ways), len(shapes)), done.stdout)
+        self.assertEqual(table.count("\n"), 7 + len(shapes) + len(ways))
+        self.assertGreater(len(shapes), 2)
+        self.assertGreater(len(ways), 2 * len(shapes))
+        for _, _, time in ways:
+            self.assertGreater(float(time), 0)
+        # Others are drawn when it is gone on with, and by the bench.
+        self.tune("--minutes", "0", "--ways", "1", "--resume")
+        more = self.read("table.txt")
+        self.assertTrue(more.startswith(table))
+        self.assertGreater(len(more), len(table))
+        self.assertNotEqual(re.findall(r"(?m)^shape .*", more[len(table):])[:3], re.findall(r"(?m)^shape .*", table)[:3])
 
     def test_what_cannot_be_gone_on_with(self):
         self.tune("--resume", code=1)

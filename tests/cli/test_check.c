@@ -135,6 +135,10 @@ static double entry(const struct product *product, const double *products, doubl
     if (scalar_type == CARAT_F64) {
         return activate_as_device(p->activation, alpha * sum_f64 + beta * c + bias);
     }
+    if (p->accuracy == CARAT_ACCURACY_BEST) {
+        double before = alpha * product->scale_a * product->scale_b * sum_f64 + beta * c + bias;
+        return product->scale_d * activate_as_device(p->activation, before);
+    }
     float factor = (float)alpha * (float)product->scale_a * (float)product->scale_b;
     float x = factor * sum_f32 + (float)beta * (float)c + (float)bias;
     return (float)product->scale_d * (float)activate_as_device(p->activation, (double)x);
@@ -411,6 +415,44 @@ static void short_sums_are_forgiven_where_they_may_be(void **state)
         free(wide.d);
         free_product(&product);
     }
+}
+
+/* Who asks for the best is not content with sums of f32, nor of f64 with sums that are not compensated. */
+static void the_best_is_more_than_the_type_has(void **state)
+{
+    (void)state;
+    static const carat_type floats[] = {CARAT_F32, CARAT_F16, CARAT_E4M3, CARAT_F64};
+    for (int t = 0; t < 4; t++) {
+        for (int random = 0; random < 2; random++) {
+            struct product product = make_product(floats[t], CARAT_COLUMN_MAJOR, CARAT_NO_TRANSPOSE,
+                                                  CARAT_NO_TRANSPOSE, 20, 30, 20000, 1, 0);
+            bool narrow = carat_type_size(floats[t]) < 4;
+            assert_true(run_check(&product, random).pass);
+            product.problem.accuracy = CARAT_ACCURACY_BEST;
+            /* D of 16 bits hardly shows it. */
+            assert_true(narrow || !run_check(&product, random).pass);
+            if (floats[t] != CARAT_F64) {
+                multiply(&product);
+                assert_true(run_check(&product, random).pass);
+                product.tensor_unit = true;
+                assert_true(run_check(&product, random).pass);
+            }
+            free_product(&product);
+        }
+    }
+    /* One that is exact, of what f64 sums would lose. */
+    struct product exact =
+        make_product(CARAT_F64, CARAT_COLUMN_MAJOR, CARAT_NO_TRANSPOSE, CARAT_NO_TRANSPOSE, 1, 1, 3, 1, 0);
+    double a[] = {0x1p60, 1, 0x1p60};
+    double b[] = {1, 1, -1};
+    exact.problem.accuracy = CARAT_ACCURACY_BEST;
+    memcpy(exact.a, a, sizeof(a));
+    memcpy(exact.b, b, sizeof(b));
+    *(double *)exact.d = 1;
+    assert_true(run_check(&exact, false).pass);
+    *(double *)exact.d = 0;
+    assert_false(run_check(&exact, false).pass);
+    free_product(&exact);
 }
 
 /* Every kind of result, bias, activation and scale, and each of them forgotten. */
@@ -739,6 +781,7 @@ int main(void)
         cmocka_unit_test(low_precision_is_found),
         cmocka_unit_test(tf32_is_rounded_and_not_cut),
         cmocka_unit_test(short_sums_are_forgiven_where_they_may_be),
+        cmocka_unit_test(the_best_is_more_than_the_type_has),
         cmocka_unit_test(what_comes_after_the_sums_is_checked),
         cmocka_unit_test(saturation_is_right),
         cmocka_unit_test(a_wrong_tile_is_found),

@@ -266,7 +266,7 @@ class Frame(Case):
             ("--repeat is 0, but should be 1 or more", "--m", "3", "--repeat", "0"),
             ("but should be f32, f64, f16, bf16, s32, s8, e4m3 or e5m2", "--m=3", "--type=fp8"),
             ("--type tf32 is f32 with --accuracy fast", "--m", 3, "--type", "tf32", "--accuracy", "strict"),
-            ("--accuracy is 'default', but should be standard|strict|fast", "--m", "3", "--accuracy", "default"),
+            ("--accuracy is 'default', but should be standard|strict|fast|best|close", "--m", "3", "--accuracy", "default"),
             ("--bias is 'both', but should be none|row|column", "--m", "3", "--bias", "both"),
             ("--activation is 'tanh', but should be none|relu", "--m", "3", "--activation", "tanh"),
             ("there is no bias: give it with --bias-file", "A.npy", "B.npy", "--bias", "row"),
@@ -542,6 +542,10 @@ class Epilogues(Case):
             ("--type", "tf32"),
             ("--accuracy", "standard", "--trans-a", "--beta", "0.5"),
             ("--accuracy", "strict", "--trans-b"),
+            ("--accuracy", "best", "--trans-a", "--activation", "silu"),
+            ("--accuracy", "best", "--type", "f64", "--beta", "0.5"),
+            ("--accuracy", "close", "--trans-b", "--beta", "0.5"),
+            ("--accuracy", "best", "--type", "e5m2", "--type-d", "e4m3", "--scale-d", "0.125"),
             ("--type", "bf16", "--type-d", "f32", "--activation", "silu"),
             ("--type", "e4m3", "--accuracy", "fast", "--type-d", "e4m3", "--scale-d", "0.125"),
             ("--type", "e5m2", "--type-b", "e4m3", "--bias", "column", "--bias-type", "bf16"),
@@ -561,6 +565,8 @@ class Epilogues(Case):
         self.assertIn("product  D = A B, sums of 9 products, fast\n", text)
         text = self.carat("gemm", "--m", 9, "--accuracy", "strict").stdout
         self.assertIn("product  D = A B, sums of 9 products, strict\n", text)
+        text = self.carat("gemm", "--m", 9, "--accuracy", "best", "--check").stdout
+        self.assertIn("sums of 9 products, best\n", text)
         text = self.carat("gemm", "--m", 9, "--accuracy", "standard").stdout
         self.assertIn("product  D = A B, sums of 9 products\n", text)
 
@@ -1007,7 +1013,8 @@ class Measuring(Case):
         self.assertEqual(list(document["contenders"]), ["carat"])
         results = document["results"]
         mixed = {"tf32", "f32-strict", "e4m3:e5m2", "e5m2:e4m3", "e4m3-strict", "e4m3-fast", "e5m2:e4m3-fast"}
-        self.assertEqual({result["dtype"] for result in results}, set(TYPES) | mixed)
+        best = {"f32-close", "f32-best", "f64-best", "f16-best", "bf16-best", "e4m3:e5m2-best"}
+        self.assertEqual({result["dtype"] for result in results}, set(TYPES) | mixed | best)
         self.assertEqual({result["outcome"] for result in results}, {"right"})
         self.assertIn("gelu, tanh form", {result["contender"] for result in results})
         # What the type's own result is judged by: the error of exact products summed in f32.
@@ -1019,7 +1026,7 @@ class Measuring(Case):
         self.assertTrue(all(0.5 < time <= 2 for time in times if time), times)
 
     def test_verify_of_one_type(self):
-        counts = {"tf32": 1, "f32": 2, "f32-strict": 1, "e4m3": 4, "e4m3-fast": 1, "e5m2:e4m3": 2}
+        counts = {"tf32": 1, "f32": 4, "f32-strict": 1, "f32-close": 1, "f32-best": 1, "e4m3": 5, "e4m3-fast": 1, "e5m2:e4m3": 2}
         for word, count in counts.items():
             output = self.path(f"{word}.json")
             sizes = ("--size", 12, "--deepest", 0)
@@ -1104,7 +1111,7 @@ class StandinMeasuring(Measuring):
             with open(output, encoding="utf-8") as file:
                 results = json.load(file)["results"]
             # Rows of Hopper's own instructions are not for this device; all else has to be right.
-            ran = [result for result in results if not result["contender"].startswith("wgmma_")]
+            ran = [result for result in results if not result["contender"].startswith(("wgmma_", "f64_"))]
             self.assertGreater(len(ran), 20)
             self.assertEqual({result["outcome"] for result in ran}, {"right"})
 
@@ -1134,7 +1141,7 @@ class StandinMeasuring(Measuring):
         times = [float(words[5]) for words in table]
         self.assertEqual(times, sorted(times))
         # Every row of the type is in one of the two lists.
-        rows = re.findall(r"^(\w+) +gemm/.*\b(?:ELEMENT=F32|PLANES=3) ", source("kernels/catalog.txt"), re.M)
+        rows = re.findall(r"^(\w+) +gemm/.*\b(?:ELEMENT=F32|PLANES=[23]) ", source("kernels/catalog.txt"), re.M)
         self.assertEqual(sorted([words[0] for words in table] + list(refused)), sorted(rows))
         self.assertRegex(refused["f32_tt_128x128"], "it is for layout TT")
         fast = [name for name in refused if name.startswith("mma_tf32")]
@@ -1148,8 +1155,20 @@ class StandinMeasuring(Measuring):
             head, table, refused = self.explain(*arguments, 100, 100, 100)
             self.assertRegex(head[0], r"^f32-strict NN 100 x 100 x 100 to f32 on ")
             self.assertFalse([words for words in table if "3xbf16" in words[0] or "tf32" in words[0]])
-            self.assertIn("behind a product of planes", refused["simt_f32_128x128_rescue"])
+            self.assertIn("behind a product of planes", refused["simt_f32_128x64_rescue"])
         self.assertIn(planes, refused)
+        head, table, refused = self.explain("--accuracy", "best", 700, 700, 700)
+        self.assertRegex(head[0], r"^f32-best NN ")
+        self.assertTrue(all("best" in words[0] or "f64" in " ".join(words) for words in table))
+        self.assertIn("not as accurate as the best", refused["simt_f32_64x64"])
+        _, _, refused = self.explain("--type", "f64", 100, 100, 100)
+        self.assertIn("of the best accuracy, which was not asked for", refused["simt_f64_best_32x32"])
+        close = "wgmma_2xf16_tn_128x128"
+        self.assertIn(close, self.explain(200, 200, 200)[2])
+        head, table, refused = self.explain("--accuracy", "close", 200, 200, 200)
+        self.assertRegex(head[0], r"^f32-close NN ")
+        self.assertIn(close, refused)
+        self.assertNotIn("of the close accuracy", " ".join(refused.values()))
         head, _, _ = self.explain("--accuracy", "fast", 100, 100, 100)
         self.assertRegex(head[0], r"^tf32 NN ")
         head, _, refused = self.explain("--accuracy", "standard", "--bias", "row", 100, 100, 100)

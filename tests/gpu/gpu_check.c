@@ -144,11 +144,14 @@ static struct trial attempt_row(struct random *random, const struct kernel *row,
     int64_t unit = trial_unit(row);
     struct trial trial = trial_of_row(random, row);
     carat_gemm_problem *p = &trial.problem;
+    if (row->widened && index % 6 == 5) { /* not alone */
+        trial_widen(random, &trial);
+    }
     p->m = tailed(random, index, row->tile_m, cases(2, 1));
     p->n = tailed(random, index * 7, row->tile_n, cases(2, 1));
     p->k = tailed(random, index * 5, row->tile_k, cases(7, 2));
-    if (row->planes > 0) { /* from 32 on, and some where exponents may be far apart */
-        p->k += index % 8 == 7 ? 1024 : 31;
+    if (row->planes + row->splits > 0) { /* from 32 or 96 on, and some where exponents may be far apart */
+        p->k += index % 8 == 7 ? 1024 : row->planes == 2 ? 95 : 31;
     }
     if (attempt % 4 == 2) { /* rows for few columns or few rows */
         p->n = 1 + index % 16;
@@ -163,7 +166,7 @@ static struct trial attempt_row(struct random *random, const struct kernel *row,
         p->n = up_to(p->n, unit);
     }
     trial_random_placing(random, &trial);
-    if (trial_has_epilogue(row) && !random_one_in(random, 4)) {
+    if (row->epilogue && !random_one_in(random, 4)) {
         trial_random_epilogue(random, &trial);
     }
     if (random_one_in(random, 5)) {
@@ -201,9 +204,7 @@ static bool make_row(int64_t index, void *what, struct trial *trial)
         if (!alone) {
             trial->way = WAY_ANY;
             trial->shift_a = random_between(&random, 0, 17);
-            if (row->planes == 0) {
-                trial_random_epilogue(&random, trial);
-            }
+            trial_random_epilogue(&random, trial);
         }
         if (row_does(trial)) {
             return true;
@@ -296,6 +297,7 @@ enum group_number {
     GROUP_EDGES,
     GROUP_PACKED,
     GROUP_ANY_WAY,
+    GROUP_PANELS,
     GROUP_DEEP,
     GROUP_BATCHES,
     GROUP_SPECIAL,
@@ -440,14 +442,14 @@ static bool make_special(int64_t index, void *what, struct trial *trial)
     return true;
 }
 
-/* A row of the device's that multiplies planes, of all of them in turn; NULL: it has none. */
-static const struct kernel *row_with_planes(int64_t index)
+/* A row of the device's that multiplies bf16 parts, of all of them in turn; NULL: it has none. */
+static const struct kernel *row_of_parts(int64_t index)
 {
     int64_t count = 0;
     for (int round = 0; round < 2; round++) {
         for (int i = 0; i < carat_catalog_count; i++) {
             const struct kernel *row = &carat_catalog[i];
-            if (row->planes > 0 && kernel_runs_on(row, &device->traits) &&
+            if (row->planes + row->splits > 0 && kernel_runs_on(row, &device->traits) &&
                 (round == 0 ? count++ < 0 : index-- == 0)) {
                 return row;
             }
@@ -457,19 +459,23 @@ static const struct kernel *row_with_planes(int64_t index)
     return NULL;
 }
 
-/* f32 of every range in turn, of the library's choice and, in one of two, of planes. */
+/* f32 of every range in turn, of the library's choice and, in one of two, of bf16 parts. */
 static bool make_range(int64_t index, void *what, struct trial *trial)
 {
     (void)what;
     struct random random = random_of(GROUP_RANGES, index);
-    const struct kernel *row = index % 2 ? row_with_planes(index / 2) : NULL;
+    const struct kernel *row = index % 2 ? row_of_parts(index / 2) : NULL;
     *trial = trial_of(CARAT_F32, CARAT_F32, CARAT_F32, 1, 1, 1);
-    trial->problem.accuracy = index % 16 == 8 ? CARAT_ACCURACY_STRICT : CARAT_ACCURACY_STANDARD;
+    trial->problem.accuracy = index % 16 == 8                                 ? CARAT_ACCURACY_STRICT
+                              : index % 16 == 4                               ? CARAT_ACCURACY_BEST
+                              : index % 16 == 12 || (row && row->planes == 2) ? CARAT_ACCURACY_CLOSE
+                                                                              : CARAT_ACCURACY_STANDARD;
+    int64_t least_k = trial->problem.accuracy == CARAT_ACCURACY_CLOSE ? 96 : 32;
     trial->range = RANGE_ONE;
     for (int attempt = 0; attempt < 100; attempt++) {
         int64_t most = cases(500, 90);
         int64_t k = random_one_in(&random, 2) ? random_between(&random, 1000, 1100)
-                                              : random_between(&random, 32, cases(900, 90));
+                                              : random_between(&random, least_k, cases(900, 120));
         reshape(&random, trial, random_between(&random, 1, most), random_between(&random, 1, most), k);
         trial->range = (enum range)(1 + index / 2 % (RANGES - 1));
         trial->special = trial->range != RANGE_HUGE && random_one_in(&random, 8);
@@ -480,6 +486,49 @@ static bool make_range(int64_t index, void *what, struct trial *trial)
         trial->row = row;
         trial->way = row ? WAY_ANY : WAY_LIBRARY;
         if (!row || row_does(trial)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Whether the device multiplies planes. */
+static bool has_planes(void)
+{
+    for (int i = 0; i < carat_catalog_count; i++) {
+        if (carat_catalog[i].planes > 0 && kernel_runs_on(&carat_catalog[i], &device->traits)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Planes in panels, as they would not fit the workspace. */
+static bool make_panels(int64_t index, void *what, struct trial *trial)
+{
+    (void)what;
+    struct random random = random_of(GROUP_PANELS, index);
+    *trial = trial_of(CARAT_F32, CARAT_F32, CARAT_F32, 1, 1, 1);
+    for (int attempt = 0; attempt < 100; attempt++) {
+        int64_t m = random_between(&random, index % 3 == 0 ? 1600 : 100, 4000);
+        int64_t n = random_between(&random, 1600, 5000);
+        int64_t k = index % 8 == 7 ? 1024 : random_between(&random, 32, 100);
+        struct problem problem;
+        struct plan plan;
+        reshape(&random, trial, m, n, k);
+        if (random_one_in(&random, 2)) {
+            trial_random_epilogue(&random, trial);
+        }
+        trial->range = random_one_in(&random, 3) ? (enum range)(1 + index % (RANGES - 1)) : RANGE_ONE;
+        trial->row = row_of_parts(index + attempt);
+        trial->way = WAY_ANY;
+        trial->most_workspace = (index % 3 == 0 ? m + n : 2 * m + n) * (k + 64) * 6 / 2;
+        if (!trial->row || problem_check(&trial->problem, &problem) != CARAT_OK) {
+            return false;
+        }
+        problem.most_workspace = trial->most_workspace;
+        if (plan_choose_row(&device->traits, &problem, trial->row, &plan) == CARAT_OK &&
+            plan_has_panels(&plan)) {
             return true;
         }
     }
@@ -566,6 +615,9 @@ static void check_products(void)
     try_group("batches", make_batch, NULL, cases(600, 30), 1);
     try_group("NaN and infinity", make_special, NULL, cases(600, 30), 1);
     try_group("f32 of every range", make_range, NULL, cases(600, 40), 1);
+    if (has_planes() && !option.reduced) {
+        try_group("planes in panels", make_panels, NULL, 96, 1);
+    }
     try_group("nothing to multiply", make_nothing, NULL, cases(200, 16), 1);
     try_group("host pointers", make_host, NULL, cases(240, 20), 1);
     try_group("the same bits, ten runs", make_any, NULL, cases(300, 10), 10);
@@ -671,6 +723,68 @@ static void check_graphs(void)
     }
     lane_destroy(lane);
     end_group("graphs");
+}
+
+/* ---- What close accuracy leaves to its safe path ---- */
+
+/* Elements of D that a product on device memory has left: of matrices of numbers near each other, but for one of A. */
+static uint64_t count_left(carat_plan *plan, float *device_memory, int64_t side, float one)
+{
+    const float alpha = 1;
+    const float beta = 0;
+    uint64_t before = 0;
+    uint64_t after = 0;
+    size_t count = (size_t)(side * side);
+    float *a = malloc(count * sizeof(float));
+    struct random random = {12};
+    for (size_t i = 0; a && i < count; i++) {
+        a[i] = (float)random_unit(&random);
+    }
+    if (a) {
+        expect(carat_copy(context, device_memory + count, a, count * sizeof(float), NULL) == CARAT_OK &&
+                   carat_synchronize(context, NULL) == CARAT_OK,
+               "B is copied");
+        a[0] = one;
+        expect(carat_copy(context, device_memory, a, count * sizeof(float), NULL) == CARAT_OK, "A is copied");
+    }
+    expect(carat_count_safe(context, &before) == CARAT_OK, "the count is read");
+    expect(carat_plan_run(plan, &alpha, device_memory, device_memory + count, &beta, NULL,
+                          device_memory + 2 * count, NULL) == CARAT_OK &&
+               carat_synchronize(context, NULL) == CARAT_OK,
+           "the product is run");
+    expect(carat_count_safe(context, &after) == CARAT_OK, "the count is read again");
+    free(a);
+    return after - before;
+}
+
+/* Nothing of what f16 holds; of a number that it does not hold the rows of one tile, and of NaN. */
+static void check_count(void)
+{
+    const int64_t sides[] = {500, 2100}; /* the larger has a product of three planes behind it */
+    begin_group();
+    for (int i = 0; i < 2; i++) {
+        int64_t side = sides[i];
+        carat_gemm_problem problem = carat_gemm_describe(CARAT_F32, side, side, side);
+        problem.accuracy = CARAT_ACCURACY_CLOSE;
+        carat_plan *plan = NULL;
+        float *memory = NULL;
+        if (carat_plan_create(context, &problem, &plan) != CARAT_OK ||
+            carat_allocate(context, CARAT_MEMORY_DEVICE, (size_t)(3 * side * side) * sizeof(float),
+                           (void **)&memory) != CARAT_OK) {
+            failed("a plan of close accuracy: %s", carat_last_message());
+        } else {
+            bool in_parts = strstr(carat_plan_explain(plan), " f16 planes") != NULL;
+            uint64_t row = (uint64_t)side;
+            expect(count_left(plan, memory, side, 0.5F) == 0, "nothing is left");
+            uint64_t far = count_left(plan, memory, side, 0x1p30F);
+            uint64_t nan = count_left(plan, memory, side, NAN);
+            expect(in_parts ? far >= row && far <= 192 * row : far == 0, "a tile's rows are left");
+            expect(far == nan, "those of NaN are left");
+        }
+        carat_release(context, memory);
+        carat_plan_destroy(plan);
+    }
+    end_group("safe path");
 }
 
 /* ---- scale_add and transpose ---- */
@@ -915,6 +1029,7 @@ int main(int argc, char **argv)
     if (!option.rows && !option.only) {
         check_streams();
         check_graphs();
+        check_count();
         check_around();
         check_refusals();
     }

@@ -74,7 +74,7 @@ static struct trial attempt(struct random *random, const struct kernel *row,
     }
     trial_random_placing(random, &trial);
     trial_layout(&trial, CARAT_COLUMN_MAJOR, number % 4, random_one_in(random, 2) ? 0 : unit);
-    if (trial_has_epilogue(row) && random_one_in(random, 2)) {
+    if (row->epilogue && random_one_in(random, 2)) {
         trial_random_epilogue(random, &trial);
     }
     if (batch > 1) {

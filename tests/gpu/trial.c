@@ -66,6 +66,8 @@ void trial_describe(const struct trial *trial, char *text, size_t size)
              carat_type_name(p->type_a), carat_type_name(p->type_b), carat_type_name(p->type_cd),
              p->accuracy == CARAT_ACCURACY_FAST     ? " fast"
              : p->accuracy == CARAT_ACCURACY_STRICT ? " strict"
+             : p->accuracy == CARAT_ACCURACY_BEST   ? " best"
+             : p->accuracy == CARAT_ACCURACY_CLOSE  ? " close"
                                                     : "",
              p->order == CARAT_ROW_MAJOR ? "row" : "column", p->op_a == CARAT_TRANSPOSE ? 'T' : 'N',
              p->op_b == CARAT_TRANSPOSE ? 'T' : 'N', p->m, p->n, p->k, p->lda, p->ldb, p->ldc, p->ldd,
@@ -83,6 +85,8 @@ void trial_describe(const struct trial *trial, char *text, size_t size)
 #define STANDARD CARAT_ACCURACY_STANDARD
 #define STRICT CARAT_ACCURACY_STRICT
 #define FAST CARAT_ACCURACY_FAST
+#define BEST CARAT_ACCURACY_BEST
+#define CLOSE CARAT_ACCURACY_CLOSE
 /* clang-format off */
 #define MIXES(D, ACCURACY) \
     {CARAT_E4M3, CARAT_E4M3, D, ACCURACY}, {CARAT_E4M3, CARAT_E5M2, D, ACCURACY}, \
@@ -93,6 +97,7 @@ const struct trial_types trial_types[] = {
     {CARAT_F32, CARAT_F32, CARAT_F32, STANDARD},
     {CARAT_F32, CARAT_F32, CARAT_F32, FAST},
     {CARAT_F32, CARAT_F32, CARAT_F32, STRICT},
+    {CARAT_F32, CARAT_F32, CARAT_F32, CLOSE},
     {CARAT_F64, CARAT_F64, CARAT_F64, STANDARD},
     {CARAT_F16, CARAT_F16, CARAT_F16, STANDARD},
     {CARAT_F16, CARAT_F16, CARAT_F32, STANDARD},
@@ -114,6 +119,17 @@ const struct trial_types trial_types[] = {
     MIXES(CARAT_F32, FAST),
     MIXES(CARAT_E4M3, STANDARD),
     MIXES(CARAT_E4M3, FAST),
+    {CARAT_F32, CARAT_F32, CARAT_F32, BEST},
+    {CARAT_F64, CARAT_F64, CARAT_F64, BEST},
+    {CARAT_F16, CARAT_F16, CARAT_F16, BEST},
+    {CARAT_F16, CARAT_F16, CARAT_F32, BEST},
+    {CARAT_BF16, CARAT_BF16, CARAT_BF16, BEST},
+    {CARAT_BF16, CARAT_BF16, CARAT_F32, BEST},
+    {CARAT_S8, CARAT_S8, CARAT_S32, BEST},
+    {CARAT_E4M3, CARAT_E4M3, CARAT_E4M3, BEST},
+    {CARAT_E4M3, CARAT_E5M2, CARAT_F32, BEST},
+    {CARAT_E5M2, CARAT_E4M3, CARAT_F16, BEST},
+    {CARAT_E5M2, CARAT_E5M2, CARAT_BF16, BEST},
 };
 const int trial_type_count = sizeof(trial_types) / sizeof(trial_types[0]);
 
@@ -143,15 +159,13 @@ enum range trial_range(const struct trial *trial)
     return !is_f32 || (trial->range == RANGE_HUGE && !huge_is_clear) ? RANGE_ONE : trial->range;
 }
 
-bool trial_has_epilogue(const struct kernel *row) { return row->epilogue && row->planes == 0; }
-
 struct trial trial_of_row(struct random *random, const struct kernel *row)
 {
     carat_type type_a = row->planes > 0 ? CARAT_F32 : (carat_type)row->element;
     carat_type type_b = row->element_b ? (carat_type)row->element_b : type_a;
     struct trial trial = trial_of(type_a, type_b, carat_gemm_describe(type_a, 1, 1, 1).type_cd, 1, 1, 1);
-    trial.problem.accuracy = (carat_accuracy)row->accuracy;
-    if (trial_has_epilogue(row)) {
+    trial.problem.accuracy = row->planes == 2 ? CLOSE : (carat_accuracy)row->accuracy;
+    if (row->epilogue) {
         const struct trial_types *types;
         do {
             types = &trial_types[random_between(random, 0, trial_type_count - 1)];
@@ -161,6 +175,20 @@ struct trial trial_of_row(struct random *random, const struct kernel *row)
     }
     trial.row = row;
     return trial;
+}
+
+void trial_widen(struct random *random, struct trial *trial)
+{
+    const struct trial_types *types;
+    do {
+        types = &trial_types[random_between(random, 0, trial_type_count - 1)];
+    } while (types->accuracy != BEST || types->a == CARAT_F64 || types->a == CARAT_S8);
+    carat_gemm_problem *p = &trial->problem;
+    p->type_a = types->a;
+    p->type_b = types->b;
+    p->type_cd = types->cd;
+    p->type_bias = carat_scalar_type(types->cd);
+    p->accuracy = BEST;
 }
 
 static int64_t up_to(int64_t length, int64_t unit) { return (length + unit - 1) / unit * unit; }

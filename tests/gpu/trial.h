@@ -25,7 +25,7 @@ enum scales { SCALES_NONE, SCALES_HOST, SCALES_DEVICE };
 
 /*
  * How large the elements of A and B are, of f32. Sums of bf16 planes may not stand for what is too small, nor for what is
- * far apart where k is short, and overflow where f32 sums do not.
+ * far apart where k is short, and overflow where f32 sums do not. Those of f16 planes only stand for the first.
  */
 enum range {
     RANGE_ONE,      /* up to 1 */
@@ -60,6 +60,7 @@ struct trial {
     int64_t shift_c;
     int64_t shift_d;
     int64_t shift_bias;
+    int64_t most_workspace; /* see struct problem */
 };
 
 /* The stored matrices, before op. */
@@ -119,6 +120,9 @@ struct trial_limits {
 /* A trial of types that the row multiplies (with planes: f32), and any C and D where it knows them; of no size yet. */
 struct trial trial_of_row(struct random *random, const struct kernel *row);
 
+/* Makes it one of narrower floats in best accuracy, which rows with WIDENED=1 multiply once they are f64. */
+void trial_widen(struct random *random, struct trial *trial);
+
 /* Moves A and B, and what lies between their columns and problems, to where a row wants them: multiples of that. */
 void trial_align(struct trial *trial, int64_t unit);
 
@@ -133,9 +137,6 @@ void trial_random_shape(struct random *random, const struct trial_limits *limits
  * added and multiplied.
  */
 enum range trial_range(const struct trial *trial);
-
-/* Whether the row finishes sums with a bias and activations, and in several types. */
-bool trial_has_epilogue(const struct kernel *row);
 
 /* Random layout, leading dimensions, addresses, scalars, C, workspace, for the shape that it has. */
 void trial_random_placing(struct random *random, struct trial *trial);

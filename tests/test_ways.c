@@ -1,0 +1,166 @@
+/* test_ways.c - what is learned from measured ways: near them, far away, and of other ways. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <math.h>
+
+#include "ways.h"
+
+static const struct way_place here = {.at = {10, 8, 9, 0}, .packs = {'-', '-'}};
+
+static const struct kernel *row(const char *name)
+{
+    const struct kernel *kernel = catalog_find(name);
+    assert_non_null(kernel);
+    return kernel;
+}
+
+/* What ways of a row at one place that took so many times what was foreseen say of it. */
+static struct ways *learn(const char *name, int often, double factor)
+{
+    struct ways *ways = ways_open();
+    assert_non_null(ways);
+    for (int i = 0; i < often; i++) {
+        assert_true(ways_add(ways, row(name), &here, 4, false, factor));
+    }
+    assert_true(ways_sort(ways));
+    return ways;
+}
+
+static double ask(const struct ways *ways, const char *name, const struct way_place *place, int parts,
+                  bool shares)
+{
+    struct ways_near near;
+    ways_look_up(ways, row(name), place, &near);
+    return ways_factor(&near, parts, shares);
+}
+
+static void nothing_is_known_without_measurements(void **state)
+{
+    (void)state;
+    assert_true(ask(NULL, "simt_f32_32x32", &here, 1, false) == 1);
+    struct ways *ways = learn("simt_f32_32x32", 0, 1);
+    assert_true(ask(ways, "simt_f32_32x32", &here, 1, false) == 1);
+    ways_close(ways);
+    ways_close(NULL);
+}
+
+/* Many measurements are believed, one is half believed. */
+static void what_was_measured_is_learned(void **state)
+{
+    (void)state;
+    for (int slower = 0; slower <= 1; slower++) {
+        double factor = slower ? 1.5 : 0.7;
+        struct ways *once = learn("simt_f32_32x32", 1, factor);
+        struct ways *often = learn("simt_f32_32x32", 100, factor);
+        double half = log(ask(once, "simt_f32_32x32", &here, 4, false)) / log(factor);
+        double whole = log(ask(often, "simt_f32_32x32", &here, 4, false)) / log(factor);
+        assert_true(half > 0.3 && half < 0.95);
+        assert_true(whole > 0.98 && whole <= 1.00001);
+        ways_close(once);
+        ways_close(often);
+    }
+}
+
+/* The less, the farther away, in every direction; and nothing in the end. */
+static void it_fades_with_the_distance(void **state)
+{
+    (void)state;
+    struct ways *ways = learn("simt_f32_32x32", 3, 1.5);
+    for (int axis = 0; axis < 5; axis++) {
+        double before = ask(ways, "simt_f32_32x32", &here, 4, false);
+        for (int i = 1; i <= 20; i++) {
+            struct way_place place = here;
+            if (axis < 4) {
+                place.at[axis] += (float)i / 2;
+            }
+            int parts = axis < 4 ? 4 : 4 << i;
+            double factor = ask(ways, "simt_f32_32x32", &place, parts, false);
+            assert_true(factor < before || (factor == 1 && before == 1));
+            before = factor;
+        }
+        assert_true(before == 1);
+    }
+    for (unsigned traits = 1; traits < WAY_TRAITS; traits++) {
+        struct way_place place = here;
+        place.traits = traits;
+        double factor = ask(ways, "simt_f32_32x32", &place, 4, false);
+        assert_true(factor >= 1 && factor < ask(ways, "simt_f32_32x32", &here, 4, false));
+    }
+    ways_close(ways);
+}
+
+static void other_ways_learn_nothing(void **state)
+{
+    (void)state;
+    struct ways *ways = learn("simt_f16_32x32", 10, 1.5);
+    struct way_place packed = here;
+    packed.packs[1] = 'p';
+    assert_true(ask(ways, "simt_f16_32x32", &here, 4, false) > 1.3);
+    assert_true(ask(ways, "simt_f16_32x32", &packed, 4, false) == 1);
+    assert_true(ask(ways, "simt_f16_32x32", &here, 4, true) == 1);
+    assert_true(ask(ways, "simt_f16_64x64", &here, 4, false) == 1);
+    assert_true(ask(ways, "simt_s8_32x32", &here, 4, false) == 1);
+    /* Times of f16 are as good for bf16. */
+    assert_true(ask(ways, "simt_bf16_32x32", &here, 4, false) ==
+                ask(ways, "simt_f16_32x32", &here, 4, false));
+    ways_close(ways);
+}
+
+/* Absurd times are not believed, and of more measurements than there is room for some are passed over. */
+static void what_is_learned_is_bounded(void **state)
+{
+    (void)state;
+    struct ways *fast = learn("simt_f32_32x32", 10, 1e-30);
+    struct ways *slow = learn("simt_f32_32x32", 10, 1e30);
+    double least = ask(fast, "simt_f32_32x32", &here, 4, false);
+    double most = ask(slow, "simt_f32_32x32", &here, 4, false);
+    assert_true(least > 0.3 && least < 0.5 && most > 2 && most < 3);
+    ways_close(fast);
+    ways_close(slow);
+    struct ways *many = learn("simt_f32_32x32", 3 * MOST_NEAR, 1.5);
+    assert_true(fabs(ask(many, "simt_f32_32x32", &here, 4, false) / 1.5 - 1) < 0.01);
+    ways_close(many);
+}
+
+/* Rows are told apart, whatever the order in which they come. */
+static void rows_are_sorted(void **state)
+{
+    (void)state;
+    struct ways *ways = ways_open();
+    assert_non_null(ways);
+    for (int i = 0; i < 30; i++) {
+        assert_true(ways_add(ways, &carat_catalog[carat_catalog_count - 1], &here, 1, false, 1.25));
+        assert_true(ways_add(ways, row("simt_f32_64x64"), &here, 1, false, 1.5));
+        assert_true(ways_add(ways, &carat_catalog[0], &here, 1, false, 2));
+    }
+    assert_true(ways_sort(ways));
+    const struct {
+        const char *name;
+        double factor;
+    } expected[] = {{carat_catalog[0].name, 2},
+                    {carat_catalog[carat_catalog_count - 1].name, 1.25},
+                    {"simt_f32_64x64", 1.5},
+                    {"simt_f32_32x32", 1}};
+    for (int i = 0; i < 4; i++) {
+        double factor = ask(ways, expected[i].name, &here, 1, false);
+        assert_true(fabs(factor / expected[i].factor - 1) < 0.03);
+    }
+    ways_close(ways);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(nothing_is_known_without_measurements),
+        cmocka_unit_test(what_was_measured_is_learned),
+        cmocka_unit_test(it_fades_with_the_distance),
+        cmocka_unit_test(other_ways_learn_nothing),
+        cmocka_unit_test(what_is_learned_is_bounded),
+        cmocka_unit_test(rows_are_sorted),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
