@@ -757,31 +757,49 @@ static uint64_t count_left(carat_plan *plan, float *device_memory, int64_t side,
     return after - before;
 }
 
+/* A plan of close accuracy for a square product; NULL: none was to be had, and that was counted. */
+static carat_plan *plan_close(int64_t side)
+{
+    carat_gemm_problem problem = carat_gemm_describe(CARAT_F32, side, side, side);
+    carat_plan *plan = NULL;
+    problem.accuracy = CARAT_ACCURACY_CLOSE;
+    if (carat_plan_create(context, &problem, &plan) != CARAT_OK) {
+        failed("a plan of close accuracy: %s", carat_last_message());
+    }
+    return plan;
+}
+
 /* Nothing of what f16 holds; of a number that it does not hold the rows of one tile, and of NaN. */
+static void check_count_of(carat_plan *plan, int64_t side, bool in_parts)
+{
+    float *memory = NULL;
+    if (carat_allocate(context, CARAT_MEMORY_DEVICE, (size_t)(3 * side * side) * sizeof(float),
+                       (void **)&memory) != CARAT_OK) {
+        failed("memory for a product of close accuracy: %s", carat_last_message());
+        return;
+    }
+    uint64_t row = (uint64_t)side;
+    expect(count_left(plan, memory, side, 0.5F) == 0, "nothing is left");
+    uint64_t far = count_left(plan, memory, side, 0x1p30F);
+    uint64_t nan = count_left(plan, memory, side, NAN);
+    expect(in_parts ? far >= row && far <= 192 * row : far == 0, "a tile's rows are left");
+    expect(far == nan, "those of NaN are left");
+    carat_release(context, memory);
+}
+
 static void check_count(void)
 {
-    const int64_t sides[] = {500, 2100}; /* the larger has a product of three planes behind it */
+    const int64_t sides[] = {40, 500, 2100}; /* the largest has a product of three planes behind it */
     begin_group();
-    for (int i = 0; i < 2; i++) {
-        int64_t side = sides[i];
-        carat_gemm_problem problem = carat_gemm_describe(CARAT_F32, side, side, side);
-        problem.accuracy = CARAT_ACCURACY_CLOSE;
-        carat_plan *plan = NULL;
-        float *memory = NULL;
-        if (carat_plan_create(context, &problem, &plan) != CARAT_OK ||
-            carat_allocate(context, CARAT_MEMORY_DEVICE, (size_t)(3 * side * side) * sizeof(float),
-                           (void **)&memory) != CARAT_OK) {
-            failed("a plan of close accuracy: %s", carat_last_message());
-        } else {
-            bool in_parts = strstr(carat_plan_explain(plan), " f16 planes") != NULL;
-            uint64_t row = (uint64_t)side;
-            expect(count_left(plan, memory, side, 0.5F) == 0, "nothing is left");
-            uint64_t far = count_left(plan, memory, side, 0x1p30F);
-            uint64_t nan = count_left(plan, memory, side, NAN);
-            expect(in_parts ? far >= row && far <= 192 * row : far == 0, "a tile's rows are left");
-            expect(far == nan, "those of NaN are left");
+    for (int i = 0; i < 3; i++) {
+        carat_plan *plan = plan_close(sides[i]);
+        bool in_parts = plan && strstr(carat_plan_explain(plan), " f16 planes") != NULL;
+        if (plan && (in_parts || i == 0)) { /* without parts nothing is ever left, whatever the size */
+            check_count_of(plan, sides[i], in_parts);
+        } else if (plan) {
+            printf("  skipped: no f16 planes here at %" PRId64 "\n", sides[i]);
+            group.skipped++;
         }
-        carat_release(context, memory);
         carat_plan_destroy(plan);
     }
     end_group("safe path");
