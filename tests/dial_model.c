@@ -323,11 +323,12 @@ void model_standard(const struct dial *dial, int64_t m, int64_t n, int64_t k, co
 
 /*
  * What a block of the split finds: the exponent of its largest element, and how many elements of k each vector has
- * within LARGE exponents of that, of the vector that has the fewest. Vectors of zeros do not count.
+ * within LARGE exponents of that, of the vector that has the fewest. Vectors of zeros do not count, but are noted.
  */
 struct found {
     double scale; /* 2^exponent; 0: only zeros; infinity: it cannot be split */
     int64_t large;
+    bool zeros;
 };
 
 /* One operand as blocks of BLOCK_SIDE vectors and so many k, the last of up to twice that. */
@@ -361,13 +362,13 @@ static struct found find_block(const struct blocks *blocks, const float *x, int6
         }
     }
     if (largest == 0) {
-        return (struct found){0, end - begin};
+        return (struct found){0, end - begin, true};
     }
     int exponent = isfinite(largest) ? exponent_of(largest) : 1024;
     if (exponent < BLOCK_LEAST || exponent > BLOCK_MOST) {
-        return (struct found){INFINITY, 0};
+        return (struct found){INFINITY, 0, false};
     }
-    struct found found = {power_of_two(exponent), end - begin};
+    struct found found = {power_of_two(exponent), end - begin, false};
     for (int64_t v = first; v < last; v++) {
         int64_t large = 0;
         bool zero = true;
@@ -377,6 +378,7 @@ static struct found find_block(const struct blocks *blocks, const float *x, int6
             zero = zero && magnitude == 0;
         }
         found.large = !zero && large < found.large ? large : found.large;
+        found.zeros |= zero;
     }
     return found;
 }
@@ -423,20 +425,21 @@ static const struct found *found_in(const struct blocks *blocks, int64_t vector,
     return &blocks->found[vector / BLOCK_SIDE * blocks->slices + slice];
 }
 
-/* Whether what elements next to 0 lose might count: see kernels/common/verdict.h. */
+/* Whether what elements next to 0 lose might count: see kernels/common/blocks.h. */
 static bool is_thin(const struct blocks *a, const struct blocks *b, int64_t row, int64_t column)
 {
-    double lost = 0;
-    double evidence = 0;
+    double margin = 0;
     for (int64_t slice = 0; slice < a->slices; slice++) {
         const struct found *of_a = found_in(a, row, slice);
         const struct found *of_b = found_in(b, column, slice);
         int64_t count = slice_end(a->k, a->slices, slice) - slice * BLOCK_SIDE;
         int64_t common = of_a->large + of_b->large - count;
-        lost += (double)count * of_a->scale * of_b->scale;
-        evidence += (double)(common > 0 ? common : 0) * of_a->scale * of_b->scale;
+        int64_t of_slice = EVIDENCE * (common > 0 ? common : 0) - count;
+        /* Entries whose row or column is zero there have nothing of what remains. */
+        of_slice = of_a->zeros || of_b->zeros ? least_of(of_slice, 0) : of_slice;
+        margin += (double)of_slice * of_a->scale * of_b->scale;
     }
-    return !(lost <= EVIDENCE * evidence);
+    return !(margin >= 0);
 }
 
 bool close_is_guarded(const struct dial *dial, int64_t m, int64_t n, int64_t k, const float *a,

@@ -1817,6 +1817,7 @@ static uint32_t lifted_word(const struct lifted *lifted, const struct lifted_blo
     bool usable = exponent >= 77 && exponent <= 177;
     uint32_t least = usable ? (exponent - 6) << 23 : 1;
     uint32_t fewest = 127;
+    bool zeros = false;
     for (int64_t v = 0; v < block->vectors; ++v) {
         uint32_t large = 0;
         bool any = false;
@@ -1825,8 +1826,9 @@ static uint32_t lifted_word(const struct lifted *lifted, const struct lifted_blo
             any |= magnitude_in(lifted, block, v, l) != 0;
         }
         fewest = any && large < fewest ? large : fewest;
+        zeros |= !any;
     }
-    return (largest == 0 ? 0 : usable ? exponent : 255) << 8 | fewest;
+    return (largest == 0 ? 0 : usable ? exponent : 255) << 8 | (uint32_t)zeros << 7 | fewest;
 }
 
 /* Whether an element of a block that is scaled by 2^power lies in its parts. */

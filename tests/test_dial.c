@@ -360,7 +360,7 @@ static void families_that_are_easy_are_close(void **test)
     }
 }
 
-/* A column that is nearly zero in one slice of k is no matter, nor rows of zeros; one that is so in all of them is. */
+/* A column that is nearly zero in one slice of k is no matter, nor are rows of zeros; one that is so in all of them is. */
 static void what_counts_is_all_of_k(void **test)
 {
     (void)test;
@@ -371,13 +371,14 @@ static void what_counts_is_all_of_k(void **test)
     }
     assert_false(close_refuses(K));
     for (int l = 0; l < K; l++) {
-        a[5 + l * M] = 0;
-    }
-    assert_false(close_refuses(K));
-    for (int l = 0; l < K; l++) {
         b[l + 3 * K] *= 0x1p-20f;
     }
     assert_true(close_refuses(K));
+    fill(ACCURACY_NORMAL, 1, K);
+    for (int l = 0; l < K; l++) {
+        a[5 + l * M] = 0;
+    }
+    assert_false(close_refuses(K));
 }
 
 static void numbers_that_f16_cannot_scale_are_refused(void **test)
@@ -430,6 +431,26 @@ static void what_is_left_out_is_bounded(void **test)
     assert_false(close_refuses(K));
     model_close(&close_dial, &device_dial, M, N, K, a, b, c);
     assert_true(model_compare(M, N, K, a, b, c).most <= (32.5 + K / 32.0) * u);
+}
+
+/*
+ * What others multiply where a row (column) has only zeros says nothing of its entries: here one has nothing but zeros in the
+ * first slice, and nothing but what f16 loses bits of in the other.
+ */
+static void zeros_are_no_evidence(void **test)
+{
+    (void)test;
+    enum { K = 128 };
+    for (int of_b = 0; of_b < 2; of_b++) {
+        fill(ACCURACY_POSITIVE, 3, K);
+        for (int l = 0; l < K; l++) {
+            float *element = of_b ? &b[l] : &a[l * M];
+            *element = l < K / 2 ? 0 : *element * 0x1p-30f;
+        }
+        assert_true(close_refuses(K));
+        model_close(&close_dial, &device_dial, M, N, K, a, b, c);
+        assert_true(model_compare(M, N, K, a, b, c).most <= (32.5 + K / 32.0) * u);
+    }
 }
 
 /* ---- The promises ---- */
@@ -652,6 +673,7 @@ int main(void)
         cmocka_unit_test(what_counts_is_all_of_k),
         cmocka_unit_test(numbers_that_f16_cannot_scale_are_refused),
         cmocka_unit_test(what_is_left_out_is_bounded),
+        cmocka_unit_test(zeros_are_no_evidence),
         cmocka_unit_test(bounds_are_below_the_conventional_one),
         cmocka_unit_test(promises_hold_on_every_family),
         cmocka_unit_test(short_products_of_wide_ranges_stay_f32),

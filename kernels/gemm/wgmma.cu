@@ -458,6 +458,14 @@ static __device__ inline uint32_t words_of_lane(const gemm_arguments *gemm, plac
     return (uint32_t)block * (uint32_t)gemm->verdict.slices + (of_rows ? (uint32_t)gemm->verdict.count_a : 0);
 }
 
+/* What remains of two blocks that meet over `length` k less what they leave out, in units of the latter for one k. */
+static __device__ inline int32_t block_margin(uint32_t row, uint32_t column, int32_t length)
+{
+    int32_t common = block_count(row) + block_count(column) - length;
+    int32_t margin = BLOCK_EVIDENCE * (common > 0 ? common : 0) - length;
+    return margin > 0 && ((row | column) & BLOCK_ZEROS) ? 0 : margin;
+}
+
 /*
  * Whether a tile has blocks that do not hold enough of what is multiplied, see blocks.h. The warp asks; a lane looks at
  * one slice of all blocks at a time. What remains of two blocks less what they leave out is summed over k.
@@ -487,9 +495,8 @@ static __device__ inline int tile_is_refused(const gemm_arguments *gemm, uint32_
             for (int j = 0; j < COLUMN_BLOCKS; ++j) {
                 uint32_t row = found[i];
                 uint32_t column = found[ROW_BLOCKS + j];
-                int32_t common = block_count(row) + block_count(column) - length;
-                int32_t margin = BLOCK_EVIDENCE * (common > 0 ? common : 0) - length;
-                margins[i][j] += (float)margin * (block_scale(row) * block_scale(column));
+                float margin = (float)block_margin(row, column, length);
+                margins[i][j] += margin * (block_scale(row) * block_scale(column));
             }
         }
     }

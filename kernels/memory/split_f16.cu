@@ -169,16 +169,31 @@ static __device__ inline uint32_t block_max(uint32_t value, uint32_t words[WARPS
 
 /* ---- How many large elements the rows (columns) have along k --------------------------------- */
 
-/* How many of MOST_COUNT one lacks; one of zeros alone none. */
-static __device__ inline uint32_t lacking(uint32_t large, uint32_t any)
+/* How many of MOST_COUNT the row (column) lacks that has the fewest, but for those of zeros alone; and whether there are. */
+typedef struct lack {
+    uint32_t large;
+    uint32_t zeros;
+} lack;
+
+/* What several lack together. */
+static __device__ inline lack larger_lack(lack one, lack other)
 {
-    return any != 0 ? MOST_COUNT - large : 0;
+    lack larger = {one.large > other.large ? one.large : other.large, one.zeros | other.zeros};
+    return larger;
+}
+
+/* What one lacks that is inside, or not. */
+static __device__ inline lack lack_of(uint32_t large, uint32_t any, int inside)
+{
+    lack of_one = {any != 0 ? MOST_COUNT - large : 0, any == 0 && inside};
+    return of_one;
 }
 
 /* Along k: what the strips of a column have is summed over their threads, the large ones from bit 8 on. */
-static __device__ inline uint32_t lacking_along_k(const strip strips[2 * TURNS], uint32_t large)
+static __device__ inline lack lacking_along_k(const strip strips[2 * TURNS], const block *block,
+                                              uint32_t large)
 {
-    uint32_t most = 0;
+    lack most = {0, 0};
 #pragma unroll
     for (int turn = 0; turn < TURNS; ++turn) {
         uint32_t sum = 0;
@@ -193,8 +208,8 @@ static __device__ inline uint32_t lacking_along_k(const strip strips[2 * TURNS],
         for (int lanes = 1; lanes < STRIPS; lanes *= 2) {
             sum += __shfl_xor_sync(0xffffffffu, sum, lanes);
         }
-        uint32_t lacks = lacking(sum >> 8, sum & 0xff);
-        most = lacks > most ? lacks : most;
+        int inside = place_of_turn(block, turn).column < block->operand->columns;
+        most = larger_lack(most, lack_of(sum >> 8, sum & 0xff, inside));
     }
     return most;
 }
@@ -221,9 +236,10 @@ static __device__ inline row_counts count_rows(const strip strips[2 * TURNS], ui
 }
 
 /* Across: the threads with the same rows are eight apart, and in all warps. */
-static __device__ inline uint32_t lacking_across(const strip strips[2 * TURNS], uint32_t least_large,
-                                                 row_counts of_warps[WARPS][STRIPS])
+static __device__ inline lack lacking_across(const strip strips[2 * TURNS], const block *block,
+                                             uint32_t least_large, row_counts of_warps[WARPS][STRIPS])
 {
+    lack none = {0, 0};
     row_counts counts = count_rows(strips, least_large);
 #pragma unroll
     for (int lanes = STRIPS; lanes < 32; lanes *= 2) {
@@ -236,7 +252,7 @@ static __device__ inline uint32_t lacking_across(const strip strips[2 * TURNS], 
     }
     __syncthreads();
     if (threadIdx.x >= BLOCK_SIDE) {
-        return 0;
+        return none;
     }
     uint32_t row = threadIdx.x % STRIP;
     uint32_t large = 0;
@@ -246,7 +262,21 @@ static __device__ inline uint32_t lacking_across(const strip strips[2 * TURNS], 
         large += of_warp->large[row / 4] >> row % 4 * 8 & 0xff;
         any |= of_warp->any >> row & 1;
     }
-    return lacking(large, any);
+    return lack_of(large, any, block->row + (int)threadIdx.x < block->operand->rows);
+}
+
+/* What all of the block's threads have found, together. */
+static __device__ inline lack block_lack(lack found, lack of_warps[WARPS])
+{
+    lack together = {warp_max(found.large), warp_max(found.zeros)};
+    if (threadIdx.x % 32 == 0) {
+        of_warps[threadIdx.x / 32] = together;
+    }
+    __syncthreads();
+    for (int w = 0; w < WARPS; ++w) {
+        together = larger_lack(together, of_warps[w]);
+    }
+    return together;
 }
 
 /* ---- Parts ------------------------------------------------------------------------------------ */
@@ -282,7 +312,7 @@ static __device__ inline void write_strip(const block *block, place at, const st
 KERNEL __launch_bounds__(THREADS_X, MIN_BLOCKS) KERNEL_NAME(const split_arguments arguments)
 {
     __shared__ uint32_t largest_of_warps[WARPS];
-    __shared__ uint32_t lacking_of_warps[WARPS];
+    __shared__ lack lacking_of_warps[WARPS];
     __shared__ row_counts counts_of_warps[WARPS][STRIPS];
     wait_for_kernels_before();
     let_next_kernel_begin();
@@ -304,8 +334,8 @@ KERNEL __launch_bounds__(THREADS_X, MIN_BLOCKS) KERNEL_NAME(const split_argument
     uint32_t exponent = largest >> 23;
     int usable = exponent >= BLOCK_LEAST_EXPONENT && exponent <= BLOCK_MOST_EXPONENT;
     uint32_t large = usable ? (exponent - BLOCK_LARGE) << 23 : 1;
-    uint32_t lacks = block.operand->along_k ? lacking_along_k(strips, large)
-                                            : lacking_across(strips, large, counts_of_warps);
+    lack lacks = block.operand->along_k ? lacking_along_k(strips, &block, large)
+                                        : lacking_across(strips, &block, large, counts_of_warps);
     float lift = usable ? __uint_as_float((127 + BLOCK_TOP + 127 - exponent) << 23) : 0;
 #pragma unroll
     for (int turn = 0; turn < 2 * TURNS; ++turn) {
@@ -313,9 +343,9 @@ KERNEL __launch_bounds__(THREADS_X, MIN_BLOCKS) KERNEL_NAME(const split_argument
             write_strip(&block, place_of_turn(&block, turn), &strips[turn], lift);
         }
     }
-    lacks = block_max(lacks, lacking_of_warps);
+    lacks = block_lack(lacks, lacking_of_warps);
     if (threadIdx.x == 0) {
         uint32_t seen = largest == 0 ? 0 : usable ? exponent : 255;
-        arguments.verdicts[blockIdx.x] = block_word(seen, MOST_COUNT - lacks);
+        arguments.verdicts[blockIdx.x] = block_word(seen, MOST_COUNT - lacks.large, lacks.zeros);
     }
 }
