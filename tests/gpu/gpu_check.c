@@ -727,8 +727,36 @@ static void check_graphs(void)
 
 /* ---- What close accuracy leaves to its safe path ---- */
 
-/* Elements of D that a product on device memory has left: of matrices of numbers near each other, but for one of A. */
-static uint64_t count_left(carat_plan *plan, float *device_memory, int64_t side, float one)
+/* What becomes of A's first row. */
+static void keep(float *a, int64_t side)
+{
+    (void)a;
+    (void)side;
+}
+
+static void make_one_far(float *a, int64_t side)
+{
+    (void)side;
+    a[0] = 0x1p30F;
+}
+
+static void make_one_nan(float *a, int64_t side)
+{
+    (void)side;
+    a[0] = NAN;
+}
+
+/* Nothing but zeros in its first block, and in others what is far below their other rows. */
+static void make_thin_behind_zeros(float *a, int64_t side)
+{
+    for (int64_t l = 0; l < side; l++) {
+        a[l * side] *= l < 64 ? 0 : 0x1p-30F;
+    }
+}
+
+/* Elements of D that a product on device memory has left: of matrices of numbers near each other, but for A's first row. */
+static uint64_t count_left(carat_plan *plan, float *device_memory, int64_t side,
+                           void (*change)(float *a, int64_t side))
 {
     const float alpha = 1;
     const float beta = 0;
@@ -744,7 +772,7 @@ static uint64_t count_left(carat_plan *plan, float *device_memory, int64_t side,
         expect(carat_copy(context, device_memory + count, a, count * sizeof(float), NULL) == CARAT_OK &&
                    carat_synchronize(context, NULL) == CARAT_OK,
                "B is copied");
-        a[0] = one;
+        change(a, side);
         expect(carat_copy(context, device_memory, a, count * sizeof(float), NULL) == CARAT_OK, "A is copied");
     }
     expect(carat_count_safe(context, &before) == CARAT_OK, "the count is read");
@@ -769,7 +797,7 @@ static carat_plan *plan_close(int64_t side)
     return plan;
 }
 
-/* Nothing of what f16 holds; of a number that it does not hold the rows of one tile, and of NaN. */
+/* Nothing of what f16 holds; of a number that it does not hold the rows of one tile, of NaN, and of a row that it does not. */
 static void check_count_of(carat_plan *plan, int64_t side, bool in_parts)
 {
     float *memory = NULL;
@@ -779,11 +807,13 @@ static void check_count_of(carat_plan *plan, int64_t side, bool in_parts)
         return;
     }
     uint64_t row = (uint64_t)side;
-    expect(count_left(plan, memory, side, 0.5F) == 0, "nothing is left");
-    uint64_t far = count_left(plan, memory, side, 0x1p30F);
-    uint64_t nan = count_left(plan, memory, side, NAN);
+    expect(count_left(plan, memory, side, keep) == 0, "nothing is left");
+    uint64_t far = count_left(plan, memory, side, make_one_far);
+    uint64_t nan = count_left(plan, memory, side, make_one_nan);
+    uint64_t thin = count_left(plan, memory, side, make_thin_behind_zeros);
     expect(in_parts ? far >= row && far <= 192 * row : far == 0, "a tile's rows are left");
     expect(far == nan, "those of NaN are left");
+    expect(far == thin, "those of a row that is thin behind zeros are left");
     carat_release(context, memory);
 }
 
