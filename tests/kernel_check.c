@@ -1828,7 +1828,8 @@ static uint32_t lifted_word(const struct lifted *lifted, const struct lifted_blo
         fewest = any && large < fewest ? large : fewest;
         zeros |= !any;
     }
-    return (largest == 0 ? 0 : usable ? exponent : 255) << 8 | (uint32_t)zeros << 7 | fewest;
+    uint32_t seen = largest == 0 ? 0 : usable ? exponent : 255;
+    return seen << 8 | (uint32_t)zeros << 7 | (seen == 255 ? 0 : fewest);
 }
 
 /* Whether an element of a block that is scaled by 2^power lies in its parts. */

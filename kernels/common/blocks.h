@@ -9,7 +9,7 @@
  *                     only zeros; 255: there is what f16 cannot stand for
  *     bit 7           there is a row (column) of zeros alone
  *     bits 0 to 6     how many of its k have an element of E / 2^BLOCK_LARGE or more, of the row (column) that
- *                     has the fewest. One of zeros alone does not count.
+ *                     has the fewest. One of zeros alone does not count. 0 where f16 cannot stand for the block
  *
  * The elements of a block are multiplied by 2^BLOCK_TOP / E before they are split. Then their parts keep 22 bits from
  * 2^-16 E on, and below that leave out no more than 2^-39 E. That is nothing beside the other products of an entry of

@@ -333,7 +333,7 @@ KERNEL __launch_bounds__(THREADS_X, MIN_BLOCKS) KERNEL_NAME(const split_argument
     uint32_t largest = block_max(largest_of(strips), largest_of_warps);
     uint32_t exponent = largest >> 23;
     int usable = exponent >= BLOCK_LEAST_EXPONENT && exponent <= BLOCK_MOST_EXPONENT;
-    uint32_t large = usable ? (exponent - BLOCK_LARGE) << 23 : 1;
+    uint32_t large = usable ? (exponent - BLOCK_LARGE) << 23 : 1; /* of no matter where it is not */
     lack lacks = block.operand->along_k ? lacking_along_k(strips, &block, large)
                                         : lacking_across(strips, &block, large, counts_of_warps);
     float lift = usable ? __uint_as_float((127 + BLOCK_TOP + 127 - exponent) << 23) : 0;
@@ -345,7 +345,9 @@ KERNEL __launch_bounds__(THREADS_X, MIN_BLOCKS) KERNEL_NAME(const split_argument
     }
     lacks = block_lack(lacks, lacking_of_warps);
     if (threadIdx.x == 0) {
+        /* Without evidence the tiles of a block that f16 cannot stand for are refused before any is multiplied. */
         uint32_t seen = largest == 0 ? 0 : usable ? exponent : 255;
-        arguments.verdicts[blockIdx.x] = block_word(seen, MOST_COUNT - lacks.large, lacks.zeros);
+        uint32_t count = seen == 255 ? 0 : MOST_COUNT - lacks.large;
+        arguments.verdicts[blockIdx.x] = block_word(seen, count, lacks.zeros);
     }
 }
