@@ -239,3 +239,118 @@ carat_status plot_roofline(const json_t *document, const char *path)
         ceiling);
     return close_gnuplot(script, path);
 }
+
+/* ---- The settings of accuracy ---- */
+
+static bool is_own(const struct tradeoff_point *point) { return strcmp(point->contender, "carat") == 0; }
+
+/* "close"; a peer's with its name, and with the type that its products are rounded to: "cublas tf32". */
+static void tradeoff_label(const struct tradeoff_point *point, char *label, size_t size)
+{
+    if (is_own(point)) {
+        snprintf(label, size, "%s", point->setting);
+    } else {
+        snprintf(label, size, "%s %s", point->contender,
+                 strcmp(point->setting, "fast") == 0 ? "tf32" : "f32");
+    }
+}
+
+/* The points of Carat's, or those of the others, and how they look. */
+struct tradeoff_group {
+    const char *data;
+    const char *title;
+    bool own;
+    int point_type;
+    const char *colour;
+    int label_offset; /* in lines: the two lie close together, so names stand above the one and below the other */
+};
+
+static const struct tradeoff_group tradeoff_groups[] = {
+    {"$own", "Carat", true, 7, "#0072b2", -1},
+    {"$others", "other libraries", false, 5, "#d55e00", 1},
+};
+
+/* A block of data with a line of "rate error label" for each point of a group; how many there are. */
+static int put_points(FILE *script, const struct tradeoff *tradeoff, const struct tradeoff_group *group)
+{
+    int count = 0;
+    fprintf(script, "%s << END\n", group->data);
+    for (int i = 0; i < tradeoff->count; i++) {
+        const struct tradeoff_point *point = &tradeoff->points[i];
+        if (point->tflops > 0 && is_own(point) == group->own) {
+            char label[80];
+            tradeoff_label(point, label, sizeof(label));
+            fprintf(script, "%.6g %.6g \"%s\"\n", point->tflops, point->error, label);
+            count++;
+        }
+    }
+    fprintf(script, "END\n");
+    return count;
+}
+
+/* The axes, with room for labels around all points. */
+static void put_tradeoff_axes(FILE *script, const struct tradeoff *tradeoff)
+{
+    double least = 0;
+    double most = 0;
+    double fastest = 0;
+    for (int i = 0; i < tradeoff->count; i++) {
+        const struct tradeoff_point *point = &tradeoff->points[i];
+        if (point->tflops > 0) {
+            least = least == 0 || point->error < least ? point->error : least;
+            most = point->error > most ? point->error : most;
+            fastest = point->tflops > fastest ? point->tflops : fastest;
+        }
+    }
+    fprintf(
+        script,
+        "unset logscale x\nset xlabel 'TFLOP/s at m = n = k = %lld (NN)'\n"
+        "set ylabel 'largest |c - ref| / (|A||B|) at k = %lld, %s inputs'\n"
+        "set format y '10^{%%L}'\nset xrange [0:%.6g]\nset yrange [%.6g:%.6g]\nset key inside bottom right\n",
+        (long long)tradeoff->side, (long long)tradeoff->k, tradeoff->family, fastest * 1.15, least / 4,
+        most * 4);
+}
+
+static void put_tradeoff(FILE *script, const struct tradeoff *tradeoff)
+{
+    enum { GROUPS = sizeof(tradeoff_groups) / sizeof(tradeoff_groups[0]) };
+    int counts[GROUPS];
+    put_tradeoff_axes(script, tradeoff);
+    for (int i = 0; i < GROUPS; i++) {
+        counts[i] = put_points(script, tradeoff, &tradeoff_groups[i]);
+    }
+    const char *between = "plot ";
+    for (int i = 0; i < GROUPS; i++) {
+        const struct tradeoff_group *group = &tradeoff_groups[i];
+        if (counts[i] > 0) {
+            fprintf(script,
+                    "%s%s using 1:2 with points pt %d ps 1.1 lc rgb '%s' title '%s', "
+                    "%s using 1:2:3 with labels center offset 0,%d tc rgb '%s' noenhanced notitle",
+                    between, group->data, group->point_type, group->colour, group->title, group->data,
+                    group->label_offset, group->colour);
+            between = ", ";
+        }
+    }
+    fprintf(script, "\n");
+}
+
+carat_status plot_tradeoff(const struct tradeoff *tradeoff, const char *path)
+{
+    bool any = false;
+    for (int i = 0; i < tradeoff->count; i++) {
+        any = any || tradeoff->points[i].tflops > 0;
+    }
+    if (!any) {
+        return fail(CARAT_INVALID_ARGUMENT, "no setting has a rate at m = n = k = %lld (NN)",
+                    (long long)tradeoff->side);
+    }
+    char title[300];
+    snprintf(title, sizeof(title), "carat accuracy, f32, %s: error over speed of each setting",
+             tradeoff->device);
+    FILE *script = open_gnuplot(path, title);
+    if (!script) {
+        return CARAT_UNSUPPORTED;
+    }
+    put_tradeoff(script, tradeoff);
+    return close_gnuplot(script, path);
+}

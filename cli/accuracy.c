@@ -11,11 +11,13 @@
 #include "commands.h"
 #include "field.h"
 #include "options.h"
+#include "plot.h"
 #include "progress.h"
 #include "report.h"
 #include "status.h"
+#include "tradeoff.h"
 
-enum { MOST_DEPTHS = 32 };
+enum { MOST_DEPTHS = 32, MOST_RATE_FILES = 16 };
 
 /* A contender with one of its settings: what a column of the results stands for. */
 struct setting {
@@ -170,6 +172,33 @@ static carat_status measure_case(struct accuracy *accuracy, const struct accurac
     return status;
 }
 
+/* ---- Drawing ---------------------------------------------------------------------------------------- */
+
+/* What is drawn of results that were written before. */
+struct drawing {
+    const char *from; /* of carat accuracy */
+    const char *plot;
+    const char *rates[MOST_RATE_FILES]; /* of carat bench */
+    int rate_count;
+};
+
+static carat_status draw(const struct drawing *drawing, struct tradeoff *tradeoff)
+{
+    CARAT_TRY(tradeoff_read_errors(drawing->from, tradeoff));
+    for (int i = 0; i < drawing->rate_count; i++) {
+        CARAT_TRY(tradeoff_read_rates(drawing->rates[i], tradeoff));
+    }
+    CARAT_TRY(plot_tradeoff(tradeoff, drawing->plot));
+    for (int i = 0; i < tradeoff->count; i++) {
+        const struct tradeoff_point *point = &tradeoff->points[i];
+        if (point->tflops == 0) {
+            printf("%s %s is left out: no file has its rate at m = n = k = %lld, NN\n", point->contender,
+                   point->setting, (long long)tradeoff->side);
+        }
+    }
+    return CARAT_OK;
+}
+
 /* ---- The command ------------------------------------------------------------------------------------ */
 
 /* "16,64,1024" */
@@ -242,9 +271,11 @@ int command_accuracy(int argc, char **argv)
 {
     const char *device = "auto";
     const char *family = NULL;
-    const char *depths = "16,64,256,1024,4096";
+    const char *depths = NULL;
     const char *json_path = NULL;
-    int64_t side = 512;
+    struct drawing drawing = {0};
+    int64_t side = 0;
+    bool side_given = false;
     int64_t entries = 4096;
     int64_t seed = 1;
     const struct option options[] = {
@@ -258,12 +289,17 @@ int command_accuracy(int argc, char **argv)
          .target = &family,
          .value = "NAME",
          .help = "only this family of inputs"},
-        {.name = "--size", .kind = OPTION_COUNT, .target = &side, .value = "N", .help = "m and n (512)"},
+        {.name = "--size",
+         .kind = OPTION_COUNT,
+         .target = &side,
+         .value = "N",
+         .given = &side_given,
+         .help = "m and n (512); of the products whose rates are drawn (4096)"},
         {.name = "--depths",
          .kind = OPTION_TEXT,
          .target = &depths,
          .value = "K,K,...",
-         .help = "the values of k (16,64,256,1024,4096)"},
+         .help = "the values of k (16,64,256,1024,4096); the one that is drawn (1024)"},
         {.name = "--entries",
          .kind = OPTION_COUNT,
          .target = &entries,
@@ -279,9 +315,19 @@ int command_accuracy(int argc, char **argv)
          .target = &json_path,
          .value = "FILE",
          .help = "write a line of JSON a result (-: to standard output, with the table on standard error)"},
+        {.name = "--from",
+         .kind = OPTION_TEXT,
+         .target = &drawing.from,
+         .value = "FILE",
+         .help = "measure nothing: draw what --json FILE wrote before, with --plot"},
+        {.name = "--plot",
+         .kind = OPTION_TEXT,
+         .target = &drawing.plot,
+         .value = "FILE",
+         .help = "draw the largest error of every setting over its rate as SVG, with gnuplot"},
     };
     const struct usage usage = {
-        .synopsis = "carat accuracy [options]",
+        .synopsis = "carat accuracy [options]\ncarat accuracy --from FILE --plot FILE BENCH...",
         .description =
             "Multiplies f32 matrices of many families with every setting of accuracy, and prints the\n"
             "largest and the mean |D - true| / (|A||B|), entry by entry, against sums of twice the\n"
@@ -292,10 +338,14 @@ int command_accuracy(int argc, char **argv)
         .notes =
             "Families: normal, uniform, positive, integers, orthogonal, spread, exponents, scaled, huge,\n"
             "denormals, hilbert, vandermonde, identity, permutation, one-hot, small. An error over the\n"
-            "a-priori bound of its setting is marked !, and the exit code is then 1.",
+            "a-priori bound of its setting is marked !, and the exit code is then 1.\n"
+            "BENCH is what 'carat bench --json' wrote on the same device. Drawn are one family (normal) and "
+            "one\n"
+            "k, with the rates of m = n = k, NN, by the first file that has them.",
     };
     int exit_code;
-    if (options_parse(&usage, argc, argv, NULL, 0, &exit_code) < 0) {
+    drawing.rate_count = options_parse(&usage, argc, argv, drawing.rates, MOST_RATE_FILES, &exit_code);
+    if (drawing.rate_count < 0) {
         return exit_code;
     }
     carat_device_kind kind;
@@ -311,12 +361,31 @@ int command_accuracy(int argc, char **argv)
     if (!parse_device(device, &kind, &index)) {
         return usage_error(argv[0], "--device is '%s', but should be auto, cpu, cuda or cuda:N", device);
     }
+    if (!depths) {
+        depths = drawing.from ? "1024" : "16,64,256,1024,4096";
+    }
     if (!parse_depths(depths, &accuracy)) {
         return usage_error(argv[0], "--depths is '%s', but should be up to %d numbers over 0, with commas",
                            depths, MOST_DEPTHS);
     }
+    if (!side_given) {
+        side = drawing.from ? 4096 : 512;
+    }
     if (side < 1 || side > 65536) {
         return usage_error(argv[0], "--size is %lld, but should be from 1 to 65536", (long long)side);
+    }
+    if ((drawing.from == NULL) != (drawing.plot == NULL) ||
+        (drawing.from != NULL) != (drawing.rate_count > 0)) {
+        return usage_error(argv[0], "a plot takes --from, --plot and files of carat bench");
+    }
+    if (drawing.from) {
+        if (accuracy.depth_count != 1 || json_path) {
+            return usage_error(argv[0], "a plot is of one of --depths, and writes no --json");
+        }
+        struct tradeoff tradeoff = {.k = accuracy.depths[0], .side = side};
+        snprintf(tradeoff.family, sizeof(tradeoff.family), "%s", family ? family : "normal");
+        return draw(&drawing, &tradeoff) == CARAT_OK ? EXIT_OK
+                                                     : command_failed(argv[0], "%s", carat_last_message());
     }
     if (json_path) {
         accuracy.json = strcmp(json_path, "-") == 0 ? stdout : fopen(json_path, "w");

@@ -507,7 +507,88 @@ class Accuracy(Case):
         self.assertEqual(first, again)
         self.assertNotEqual([line["error_max"] for line in first], [line["error_max"] for line in other])
 
+    def bench_file(self, name, *results, device="H"):
+        """What carat bench writes, of cubes of 64."""
+        lines = [{"kind": "head", "device": device}]
+        for dtype, contender, tflops in results:
+            lines.append({"kind": "result", "dtype": dtype, "layout": "NN", "m": 64, "n": 64, "k": 64, "batch": 1,
+                          "contender": contender, "outcome": "timed", "tflops": tflops})
+        return self.write(name, "\n".join(json.dumps(line) for line in lines) + "\n")
+
+    def accuracy_file(self, name, *errors):
+        lines = [{"kind": "head", "device": "H"}]
+        for k, contender, accuracy, error in errors:
+            lines.append({"kind": "accuracy", "family": "normal", "k": k, "contender": contender,
+                          "accuracy": accuracy, "error_max": error})
+        return self.write(name, "\n".join(json.dumps(line) for line in lines))
+
+    def points(self, svg):
+        """The labels and where their marks stand, of Carat's and then of the others; the key's marks, which come
+        last of each kind, are left out."""
+        text = self.read(svg)
+        self.assertIn("</svg>", text)
+        labels = re.findall(r"<text>([a-z]+(?: t?f32)?)</text>", text)
+        marks = re.findall(r"<use xlink:href='#gpPt(\d+)' transform='translate\(([\d.]+),([\d.]+)\)", text)
+        places = []
+        for kind in dict.fromkeys(kind for kind, _, _ in marks):
+            places += [(float(x), float(y)) for of, x, y in marks if of == kind][:-1]
+        self.assertEqual(len(labels), len(places))
+        return labels, places
+
+    def test_errors_are_drawn_over_rates(self):
+        errors = self.accuracy_file(
+            "a.json", (8, "carat", "fast", 0.5), (16, "cublas", "default", 1e-7), (16, "cublas", "fast", 1e-4),
+            (16, "openblas", "default", 1e-7), (16, "carat", "standard", 1e-8), (16, "carat", "close", 1e-7),
+            (16, "carat", "best", 1e-9), (16, "carat", "fast", 1e-4), (16, "carat", "strict", None))
+        first = self.bench_file("b.json", ("f32", "carat", 100), ("f32", "cublas", 50), ("tf32", "carat", 300),
+                                ("tf32", "cublas", 250), ("f32-close", "cublas", 1), ("bf16", "carat", 700))
+        second = self.bench_file("c.json", ("f32", "carat", 10), ("f32-close", "carat", 200), ("f32-strict", "carat", 3))
+        draw = ("accuracy", "--from", errors, "--depths", "16", "--size", "64", "--plot", self.path("p.svg"))
+        done = self.run_carat(*draw, first, second, device=False)
+        self.assertEqual(re.findall(r"(?m)^(\w+ \w+) is left out", done.stdout), ["openblas default", "carat best"])
+        labels, marks = self.points("p.svg")
+        self.assertEqual(labels, ["standard", "close", "fast", "cublas f32", "cublas tf32"])
+        # Equal steps of the rate are equally far apart; the error is logarithmic.
+        (x1, y1), (x2, y2), (x3, y3), (x4, y4), (x5, y5) = marks
+        self.assertAlmostEqual(x2 - x1, x3 - x2, delta=0.3)
+        self.assertAlmostEqual(x1 - x4, (x2 - x1) / 2, delta=0.3)
+        self.assertAlmostEqual(x3 - x5, (x2 - x1) / 2, delta=0.3)
+        self.assertAlmostEqual(y1 - y2, (y2 - y3) / 3, delta=0.3)
+        self.assertGreater(y1, y2)
+        self.assertEqual((y4, y5), (y2, y3))
+        # Without a peer, and of another size, family or device.
+        self.run_carat(*draw, second, device=False)
+        self.assertEqual(self.points("p.svg")[0], ["standard", "close"])
+        for message, arguments in (
+            ("no setting has a rate at m = n = k = 65", (*draw, "--size", "65", first)),
+            ("no errors of the family uniform at k = 16", (*draw, "--family", "uniform", first)),
+            ("no errors of the family normal at k = 4", (*draw, "--depths", "4", first)),
+            ("is of G, but the errors are of H", (*draw, self.bench_file("d.json", device="G"))),
+            ("does not begin as a file of results", (*draw, self.ceilings)),
+            ("cannot read", (*draw, self.shapes)),
+            ("cannot read", (*draw, self.write("e.json", self.read("b.json") + "{"))),
+            ("cannot open", (*draw, self.path("none.json"))),
+        ):
+            self.assertIn(message, self.run_carat(*arguments, code=1).stderr)
+        self.assertIn("gnuplot is not installed", self.run_carat(*draw, first, code=1, path="/nonexistent").stderr)
+
+    def test_what_is_measured_can_be_drawn(self):
+        self.accuracy("--size", "16", "--depths", "24", "--family", "normal")
+        shapes = self.write("s.txt", "".join(f"{dtype} NN 16 16 16\n" for dtype in
+                                             ("f32", "f32-strict", "f32-best", "f32-close", "tf32")))
+        self.run_carat("bench", "--time-limit", "0.02", "--repeat", "3", "--json", self.path("b.json"), "--shapes",
+                       shapes, "--ceilings", self.ceilings)
+        done = self.run_carat("accuracy", "--from", self.path("a.json"), "--depths", "24", "--size", "16", "--plot",
+                              self.path("p.svg"), self.path("b.json"))
+        self.assertEqual(re.findall(r"(?m)^(\w+ \w+) is left out", done.stdout), ["openblas default"])
+        self.assertEqual(set(self.points("p.svg")[0]), {"standard", "strict", "best", "close", "fast"})
+
     def test_wrong_usage(self):
+        draw = ["--from", "a.json", "--plot", "p.svg"]
+        for arguments in (["--plot", "p.svg"], ["--from", "a.json"], ["b.json"], draw,
+                          [*draw, "b.json", "--depths", "1,2"], [*draw, "b.json", "--json", "c.json"],
+                          [*draw, "b.json", "--family", "x"]):
+            self.run_carat("accuracy", *arguments, code=2)
         for arguments in (["--family", "x"], ["--depths", "1,,2"], ["--depths", "0"], ["--depths", ""], ["--size", "0"],
                           ["--device", "x"], ["extra"]):
             self.run_carat("accuracy", *arguments, code=2)
