@@ -55,9 +55,10 @@
  *             CARAT_INVALID_ARGUMENT (a NULL or wrong argument) and, while a CUDA device serves it,
  *             CARAT_DEVICE_LOST and CARAT_DEVICE_ERROR; what else it returns is said with it.
  * Numbers     The same call on the same device gives the same bits, run after run. Sums of f32 are
- *             f32 (fused multiply-adds where strict), sums of f64 are f64. Products of the smaller floats are exact; their
- *             sums are f32, where a tensor unit makes them cut off rather than rounded, and are rounded once,
- *             after all else, to nearest even. In best accuracy sums of all floats are f64. s32 and s8 sums wrap modulo 2^32. NaN and infinity go where
+ *             f32 (fused multiply-adds where strict), sums of f64 are f64. Products of the smaller
+ *             floats are exact; their sums are f32, where a tensor unit makes them cut off rather
+ *             than rounded, and are rounded once, after all else, to nearest even. In best accuracy
+ *             sums of all floats are f64. s32 and s8 sums wrap modulo 2^32. NaN and infinity go where
  *             that arithmetic takes them; denormals are kept.
  */
 #ifndef CARAT_CARAT_H
@@ -123,10 +124,12 @@ typedef struct carat_context carat_context;
  * Makes a context on device number index (from 0; the CPU is only 0) and stores it in *context,
  * which the caller destroys. A CUDA context lives in the device's primary context. On failure
  * *context is set to NULL. Errors: CARAT_NO_DRIVER, CARAT_DRIVER_TOO_OLD, CARAT_NO_DEVICE,
- * CARAT_UNSUPPORTED (a library built without CUDA), CARAT_OUT_OF_HOST_MEMORY, CARAT_INVALID_ARGUMENT (also
- * where the environment's CARAT_TUNING names a file that is no table of 'carat tune'). CARAT_DEVICE_AUTO
- * falls back to the CPU only where there is no driver, no device or no CUDA in the build (an index
- * other than 0 is still refused then).
+ * CARAT_UNSUPPORTED (a library built without CUDA, or a device older than compute capability 7.5),
+ * CARAT_OUT_OF_HOST_MEMORY, CARAT_OUT_OF_DEVICE_MEMORY, CARAT_INVALID_ARGUMENT (also where the
+ * environment's CARAT_TUNING names a file that is no table of 'carat tune'). CARAT_DEVICE_AUTO falls
+ * back to the CPU only where there is no driver, no device, no CUDA in the build, or only a device
+ * that is too old (an index other than 0 is then refused with CARAT_NO_DEVICE); a driver that is too
+ * old is an error.
  */
 CARAT_API carat_status carat_context_create(
     carat_device_kind kind,
@@ -141,7 +144,10 @@ CARAT_API void carat_context_destroy(carat_context *context);
 
 /* ---- Devices ------------------------------------------------------------------------------- */
 
-/* How many devices of a kind there are: 1 for the CPU; for CUDA 0 where there is no driver. */
+/*
+ * How many devices of a kind there are: 1 for the CPU; for CUDA 0 where there is no driver; for
+ * CARAT_DEVICE_AUTO those of CUDA, or 1 where there are none; 0 for a value that is no kind.
+ */
 CARAT_API int carat_device_count(carat_device_kind kind);
 
 /* What is known of a device. A number that does not apply (the CPU's warp size) is 0. */
@@ -221,7 +227,7 @@ typedef enum carat_op { CARAT_NO_TRANSPOSE = 0, CARAT_TRANSPOSE = 1 } carat_op;
 typedef enum carat_accuracy {
     /*
      * What the type's users expect. 8-bit floats: the tensor unit sums 128 products at a time, to about 13 bits
-     * under their leading one, and f32 additions the rest. f64: as strict.
+     * under their leading one, and f32 additions the rest. f16, bf16: sums of f32. f64: as strict.
      *
      * f32: all 24 bits of A and B count. Where that is quicker, the tensor unit multiplies A and B as three bf16
      * parts each, for k of 32 or more: the error is at most (22.5 + k/32) u (before Hopper 3 u more), below the
@@ -234,7 +240,7 @@ typedef enum carat_accuracy {
     CARAT_ACCURACY_STANDARD = 0,
     /*
      * f32, f64: fused multiply-adds in the type itself; the error of f32 is at most k u. 8-bit floats: multiplied
-     * as f16, at half the speed, so that nothing but f32 additions rounds.
+     * as f16, at half the speed, so that nothing but f32 additions rounds. All else: as standard.
      */
     CARAT_ACCURACY_STRICT = 1,
     /*
@@ -360,8 +366,11 @@ typedef struct carat_run {
  * problem is planned with what there is. Where the pool cannot grow it is planned with less, and so is all that the
  * context plans from then on. Neither changes what the accuracy promises.
  *
- * Errors: CARAT_UNSUPPORTED (types that do not go together, a problem larger than a grid),
- * CARAT_OUT_OF_HOST_MEMORY, CARAT_OUT_OF_DEVICE_MEMORY, CARAT_WORKSPACE_TOO_SMALL.
+ * Errors: CARAT_UNSUPPORTED (types, bias or activation that do not go together, a problem larger than
+ * a grid, one that this build has no kernel for on the device, or matrices in host memory while the
+ * stream is being captured), CARAT_OUT_OF_HOST_MEMORY, CARAT_OUT_OF_DEVICE_MEMORY,
+ * CARAT_WORKSPACE_TOO_SMALL (run->workspace, where no other way needs as little),
+ * CARAT_DRIVER_TOO_OLD (for the build's kernels, when the first of them is loaded).
  */
 CARAT_API carat_status carat_gemm(
     carat_context *context,
@@ -382,7 +391,7 @@ typedef struct carat_plan carat_plan;
 /*
  * Plans a problem and makes ready what running it needs (kernels loaded, pool of the default stream
  * grown). Stores the plan in *plan, which the caller destroys before the context; NULL on failure.
- * Errors: as carat_gemm.
+ * Errors: as carat_gemm, but for what concerns a call's matrices, stream and workspace.
  */
 CARAT_API carat_status carat_plan_create(
     carat_context *context,
@@ -400,7 +409,10 @@ CARAT_API size_t carat_plan_workspace(const carat_plan *plan);
  */
 CARAT_API const char *carat_plan_explain(const carat_plan *plan);
 
-/* Runs the plan, as carat_gemm does. */
+/*
+ * Runs the plan, as carat_gemm does. Errors: as carat_gemm; a run->workspace smaller than
+ * carat_plan_workspace() says is CARAT_WORKSPACE_TOO_SMALL.
+ */
 CARAT_API carat_status carat_plan_run(
     carat_plan *plan,
     const void *alpha,
@@ -466,8 +478,10 @@ CARAT_API carat_status carat_gemm_s8(
 /*
  * B = scale * A + shift, element by element, for an m x n matrix of f32, f64, f16 or bf16. The
  * arithmetic is one fused multiply-add in carat_scalar_type(type), rounded once; scale and shift
- * point to one such scalar each, in host or device memory. b == a with ldb == lda is allowed.
- * Errors: CARAT_UNSUPPORTED (another type), CARAT_OUT_OF_HOST_MEMORY, CARAT_OUT_OF_DEVICE_MEMORY.
+ * point to one such scalar each, in host or device memory. b == a with ldb == lda is allowed. Of run
+ * only the stream counts; a bias and scales are refused. Errors: CARAT_UNSUPPORTED (another type, a
+ * matrix larger than a grid, or host memory while the stream is being captured),
+ * CARAT_OUT_OF_HOST_MEMORY, CARAT_OUT_OF_DEVICE_MEMORY, CARAT_DRIVER_TOO_OLD.
  */
 CARAT_API carat_status carat_scale_add(
     carat_context *context,
@@ -485,7 +499,7 @@ CARAT_API carat_status carat_scale_add(
 
 /*
  * B = transpose of A, out of place, any type: A is m x n and B is n x m in the same order. A and B
- * must not overlap. Errors: CARAT_OUT_OF_HOST_MEMORY, CARAT_OUT_OF_DEVICE_MEMORY.
+ * must not overlap. run is as for carat_scale_add, and so are the errors.
  */
 CARAT_API carat_status carat_transpose(
     carat_context *context,
@@ -533,11 +547,14 @@ CARAT_API carat_status carat_copy(
 
 /*
  * Makes a stream that does not wait for the default stream. The caller destroys it. On the CPU
- * device *stream is NULL.
+ * device *stream is NULL. Errors: CARAT_OUT_OF_DEVICE_MEMORY.
  */
 CARAT_API carat_status carat_stream_create(carat_context *context, void **stream);
 
-/* Destroys a stream that carat_stream_create made, once its work is done. NULL is allowed. */
+/*
+ * Destroys a stream that carat_stream_create made, once its work is done. NULL is allowed. Errors:
+ * CARAT_OUT_OF_HOST_MEMORY (to keep workspace that graphs hold; the stream is destroyed all the same).
+ */
 CARAT_API carat_status carat_stream_destroy(carat_context *context, void *stream);
 
 /* Waits until all work on the stream is done, and returns what became of it. */
