@@ -164,6 +164,17 @@ CUresult cuMemAlloc_v2(CUdeviceptr *pointer, size_t bytes)
     return call.result;
 }
 
+/* Gives the whole pages of what was freed back, since opening and closing the arena takes time for every page of it. */
+static void give_pages_back(const struct allocation *freed)
+{
+    const uintptr_t page = 4096;
+    uintptr_t begin = ((uintptr_t)freed->begin + page - 1) / page * page;
+    uintptr_t end = ((uintptr_t)freed->begin + freed->bytes) / page * page;
+    if (begin < end && madvise((void *)begin, end - begin, MADV_DONTNEED)) {
+        standin_fault("freed pages of device memory cannot be given back");
+    }
+}
+
 /* Takes the allocation that begins at pointer out of the list; NULL where there is none. */
 static struct allocation *take(struct allocation **list, const void *pointer)
 {
@@ -190,6 +201,7 @@ CUresult cuMemFree_v2(CUdeviceptr pointer)
         standin_fault("cuMemFree of %#llx, which is no allocation (any more)", pointer);
     }
     __asan_poison_memory_region(freed->begin, freed->bytes);
+    give_pages_back(freed);
     free(freed);
     return call.result;
 }
