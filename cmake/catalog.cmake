@@ -103,7 +103,7 @@ function(carat_catalog_table file images targets)
                     OUTPUT ${image}
                     COMMAND ${CMAKE_COMMAND} -P ${PROJECT_SOURCE_DIR}/cmake/kernel.cmake --
                             ${CARAT_NVCC} ${CARAT_NVCC_HOST} -fatbin -O3 -std=c++17 ${CARAT_NVCC_STRICT}
-                            ${CARAT_NVCC_SMALL} -I${PROJECT_SOURCE_DIR}/kernels/common ${gencode} ${definitions}
+                            ${CARAT_NVCC_SMALL} ${CARAT_NVCC_QUICK} -I${PROJECT_SOURCE_DIR}/kernels/common ${gencode} ${definitions}
                             -MD -MF ${image}.d -o ${image} ${PROJECT_SOURCE_DIR}/kernels/${source}
                     DEPENDS ${PROJECT_SOURCE_DIR}/kernels/${source} ${PROJECT_SOURCE_DIR}/cmake/kernel.cmake
                     DEPFILE ${image}.d

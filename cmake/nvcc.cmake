@@ -1,7 +1,7 @@
 # CARAT_NVCC: the compiler of the kernels, or empty for a build for the CPU alone; and
 # CARAT_NVCC_ARCHITECTURES: what it can compile for, as compute_75 ...; CARAT_NVCC_HOST: the options by
 # which it gets along with this machine's C++ compiler; CARAT_NVCC_STRICT: what it is to refuse;
-# CARAT_NVCC_SMALL: how its images become small.
+# CARAT_NVCC_SMALL: how its images become small; CARAT_NVCC_QUICK: how it reads no more than the kernels need.
 set(CARAT_NVCC "")
 if(NOT CARAT_CUDA STREQUAL "OFF")
     find_program(CARAT_NVCC_PROGRAM nvcc HINTS ENV CUDA_HOME ENV CUDA_PATH PATHS /usr/local/cuda PATH_SUFFIXES bin)
@@ -61,6 +61,22 @@ if(CARAT_NVCC)
     set(CARAT_NVCC_SMALL "")
     if(CARAT_NVCC_VERSION VERSION_GREATER_EQUAL 13.0)
         set(CARAT_NVCC_SMALL --compress-mode=size)
+    endif()
+    # nvcc includes cuda_runtime.h before every file. The one of kernels/nvcc stands in the toolkit's place, where this
+    # nvcc gets along with it: the kernels come out the same, and reading the other is half of what a small one takes.
+    # It includes parts of the toolkit's headers that are nobody's business, so only what it was tried with gets it.
+    set(CARAT_NVCC_QUICK "")
+    if(CARAT_NVCC_VERSION VERSION_GREATER_EQUAL 13.0 AND CARAT_NVCC_VERSION VERSION_LESS 14)
+        set(CARAT_NVCC_QUICK -I${PROJECT_SOURCE_DIR}/kernels/nvcc)
+    endif()
+    file(WRITE ${probe}.cu "extern \"C\" __global__ void probe(float4 *x, float *y, unsigned long long *count)\n{\n"
+        "    float z = fmaf(__ldg(x).x, fabsf(__ldcg(y)), __shfl_sync(~0U, y[threadIdx.x], 0));\n"
+        "    __syncthreads();\n    x[blockIdx.x] = make_float4(z, rintf(z), fminf(z, 1), __uint_as_float(3));\n"
+        "    atomicAdd(count, isnan(z) ? 1ULL : 2ULL);\n}\n")
+    execute_process(COMMAND ${CARAT_NVCC} -fatbin -std=c++17 ${CARAT_NVCC_HOST} ${CARAT_NVCC_QUICK} -o ${probe}.fatbin
+        ${probe}.cu RESULT_VARIABLE failed OUTPUT_QUIET ERROR_QUIET)
+    if(failed)
+        set(CARAT_NVCC_QUICK "")
     endif()
     message(STATUS "CUDA kernels: nvcc ${CARAT_NVCC_VERSION} (${CARAT_NVCC})")
 else()
