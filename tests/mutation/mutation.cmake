@@ -4,7 +4,7 @@ option(CARAT_ALL_MUTANTS "Run all mutants of the kernels in the tests, not a par
 find_package(Python3 COMPONENTS Interpreter REQUIRED)
 
 set(mutant_flags -std=gnu11 ${CARAT_SANITIZE} ${CARAT_CPU_KERNEL_OPTIONS})
-list(REMOVE_ITEM mutant_flags -g)
+list(REMOVE_ITEM mutant_flags -g1)
 list(TRANSFORM mutant_flags REPLACE "^SHELL:" "")
 string(REPLACE ";" " " mutant_flags "${mutant_flags}")
 set(mutant_share 64)
