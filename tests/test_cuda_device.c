@@ -1184,7 +1184,7 @@ static void what_planes_leave_is_computed_from_f32(void **state)
     carat_context *carat = NULL;
     standin_set_capability(90);
     assert_ok(carat_context_create(CARAT_DEVICE_CUDA, 0, &carat));
-    const struct kernel *row = catalog_find("wgmma_3xbf16_nn_64x64");
+    const struct kernel *row = catalog_find("wgmma_3xbf16_nn_64x128");
     assert_non_null(row);
     static const struct {
         int64_t k;
