@@ -24,6 +24,9 @@ struct step {
     const struct kernel *kernel;
 };
 
+/* K is split into no more parts than this. */
+#define MOST_PARTS 256
+
 /* Where in the workspace, in bytes, operands as planes stand, and what goes with them: see verdict_arguments. */
 struct planes_places {
     int64_t b;        /* B's; A's are at the beginning */
