@@ -435,6 +435,50 @@ static void short_workspace_makes_another_plan(void **state)
     work_destroy(&w);
 }
 
+/* What cannot do without workspace is refused where there is none: nothing is tried for ever. */
+static void what_needs_workspace_is_refused_without(void **state)
+{
+    carat_context *carat = *state;
+    enum { SIDE = 4096 };
+    const float one = 1;
+    const float zero = 0;
+    carat_gemm_problem problem = carat_gemm_describe(CARAT_E4M3, SIDE, SIDE, SIDE);
+    problem.accuracy = CARAT_ACCURACY_STRICT; /* A and B as f16, 64 MB */
+    void *ab = device_memory(carat, (size_t)SIDE * SIDE);
+    void *d = device_memory(carat, (size_t)SIDE * SIDE * 2);
+    carat_plan *plan = NULL;
+    standin_set_memory(1);
+    assert_refused(carat_gemm(carat, &problem, &one, ab, ab, &zero, NULL, d, NULL),
+                   CARAT_OUT_OF_DEVICE_MEMORY, "bytes are wanted");
+    assert_refused(carat_plan_create(carat, &problem, &plan), CARAT_OUT_OF_DEVICE_MEMORY, "bytes are wanted");
+    assert_null(plan);
+    assert_ok(carat_release(carat, ab));
+    assert_ok(carat_release(carat, d));
+}
+
+/* Matrices in host memory take room on the device beside the workspace: the call does with less of that. */
+static void host_calls_do_with_less_workspace(void **state)
+{
+    carat_context *carat = *state;
+    struct work w = work_create(CARAT_S32, 40, 30, 4000, 9);
+    struct problem problem;
+    struct plan plan;
+    assert_ok(problem_check(&w.problem, &problem));
+    assert_ok(plan_choose(&carat_context_device(carat)->traits, &problem, &plan));
+    assert_true(plan.workspace_bytes > 4096);
+    void *d = malloc(w.bytes_d);
+    assert_non_null(d);
+    memset(d, 0xff, w.bytes_d);
+    standin_set_memory(w.bytes_a + w.bytes_b + w.bytes_d + 1024);
+    assert_ok(carat_gemm(carat, &w.problem, &w.alpha, w.a, w.b, &w.beta, NULL, d, NULL));
+    assert_memory_equal(d, w.d, w.bytes_d);
+    standin_set_memory(w.bytes_a);
+    assert_refused(carat_gemm(carat, &w.problem, &w.alpha, w.a, w.b, &w.beta, NULL, d, NULL),
+                   CARAT_OUT_OF_DEVICE_MEMORY, "bytes are wanted");
+    free(d);
+    work_destroy(&w);
+}
+
 /*
  * A plan is made for addresses that kernels like; elsewhere it gives way to another one, which takes the pool's
  * workspace where it needs more than the caller has brought for the plan he knows.
@@ -1308,6 +1352,8 @@ int main(void)
         test(plans_run_often_and_explain_themselves),
         test(the_callers_workspace_is_used),
         test(short_workspace_makes_another_plan),
+        test(what_needs_workspace_is_refused_without),
+        test(host_calls_do_with_less_workspace),
         test(plans_run_at_any_address),
         test(odd_products_may_be_packed),
         test(a_planned_call_can_be_captured),
