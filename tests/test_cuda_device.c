@@ -928,6 +928,17 @@ static CUresult note_launch(const CUlaunchConfig *config, CUfunction function, v
     return CUDA_SUCCESS;
 }
 
+static CUresult count_launch(const CUlaunchConfig *config, CUfunction function, void **arguments,
+                             void **extra)
+{
+    (void)config;
+    (void)function;
+    (void)arguments;
+    (void)extra;
+    noted.count++;
+    return CUDA_SUCCESS;
+}
+
 static CUresult load_nothing(CUmodule *module, const void *image)
 {
     (void)image;
@@ -1265,6 +1276,46 @@ static void what_planes_leave_is_computed_from_f32(void **state)
     standin_set_capability(100);
 }
 
+/* A plan of two planes has what it counts in, so that with workspace of the caller's a call makes nothing any more. */
+static void planned_products_of_two_planes_allocate_nothing(void **state)
+{
+    (void)state;
+    enum { SIDE = 1024 };
+    const float one = 1;
+    const float zero = 0;
+    carat_context *carat = NULL;
+    carat_plan *plan = NULL;
+    uint64_t count = 1;
+    standin_set_capability(90);
+    assert_ok(carat_context_create(CARAT_DEVICE_CUDA, 0, &carat));
+    carat_gemm_problem problem = carat_gemm_describe(CARAT_F32, SIDE, SIDE, SIDE);
+    problem.accuracy = CARAT_ACCURACY_CLOSE;
+    assert_ok(carat_count_safe(carat, &count));
+    assert_int_equal(count, 0);
+    struct driver before = driver_that_notes();
+    driver.cuLaunchKernelEx = count_launch;
+    assert_ok(carat_plan_create(carat, &problem, &plan));
+    assert_non_null(strstr(carat_plan_explain(plan), "f16 planes"));
+    count = 1;
+    assert_ok(carat_count_safe(carat, &count));
+    assert_int_equal(count, 0);
+    void *matrix = device_memory(carat, (size_t)SIDE * SIDE * sizeof(float));
+    void *d = device_memory(carat, (size_t)SIDE * SIDE * sizeof(float));
+    size_t bytes = carat_plan_workspace(plan);
+    carat_run run = {.workspace = device_memory(carat, bytes), .workspace_bytes = bytes};
+    standin_set_memory(1);
+    noted.count = 0;
+    assert_ok(carat_plan_run(plan, &one, matrix, matrix, &zero, NULL, d, &run));
+    assert_true(noted.count >= 3);
+    driver = before;
+    carat_plan_destroy(plan);
+    assert_ok(carat_release(carat, run.workspace));
+    assert_ok(carat_release(carat, matrix));
+    assert_ok(carat_release(carat, d));
+    carat_context_destroy(carat);
+    standin_set_capability(100);
+}
+
 static void a_context_waits_for_its_work(void **state)
 {
     (void)state;
@@ -1366,6 +1417,7 @@ int main(void)
         test(an_older_device_has_kernels_too),
         test(shared_tiles_have_room_and_tokens),
         test(what_planes_leave_is_computed_from_f32),
+        test(planned_products_of_two_planes_allocate_nothing),
         test(a_context_waits_for_its_work),
         test(the_current_context_stays),
         test(device_memory_is_out_of_the_hosts_reach),
