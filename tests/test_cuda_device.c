@@ -1308,6 +1308,19 @@ static void planned_products_of_two_planes_allocate_nothing(void **state)
     assert_ok(carat_plan_run(plan, &one, matrix, matrix, &zero, NULL, d, &run));
     assert_true(noted.count >= 3);
     driver = before;
+
+    /* The count can be read while a stream is recorded for which the default stream would wait. */
+    struct device *device = carat_context_device(carat);
+    CUstream recorded = NULL;
+    void *graph = NULL;
+    assert_ok(cuda_enter(device));
+    assert_int_equal(driver.cuStreamCreate(&recorded, 0), CUDA_SUCCESS);
+    assert_ok(cuda_capture_begin(device, recorded));
+    assert_ok(carat_count_safe(carat, &count));
+    assert_ok(cuda_capture_end(device, recorded, &graph));
+    assert_ok(cuda_graph_destroy(device, graph));
+    assert_int_equal(driver.cuStreamDestroy_v2(recorded), CUDA_SUCCESS);
+    cuda_leave(device);
     carat_plan_destroy(plan);
     assert_ok(carat_release(carat, run.workspace));
     assert_ok(carat_release(carat, matrix));
