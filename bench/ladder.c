@@ -165,7 +165,7 @@ static void put_settings(const json_t *results, double size, FILE *to)
             any = true;
         }
         fprintf(to, "| %s | %.2f |", text_of(result, "accuracy"), number_of(result, "gflops") * 1e-3);
-        fprintf(to, " %.1f%% |", number_of(result, "share_of_unit") * 100);
+        fprintf(to, " %.1f%% |", number_of(result, "share_of_ceiling") * 100);
         fprintf(to, number_of(result, "ratio") > 0 ? " %.3f |" : " |", number_of(result, "ratio"));
         fprintf(to, " %.1e |\n", number_of(result, "error"));
     }

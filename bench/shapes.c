@@ -100,9 +100,10 @@ carat_status shapes_read_line(const char *place, const char *line, struct shapes
         char *end = NULL;
         errno = 0;
         long long value = word ? strtoll(word, &end, 10) : 0;
-        if (!word || *end || errno || value < 1) {
-            return fail(CARAT_INVALID_ARGUMENT, "%s: %s is '%s', not a whole number from 1", place, names[i],
-                        word ? word : "");
+        /* So small that 64 bits hold the elements of a matrix, which are the stride of a batch. */
+        if (!word || *end || errno || value < 1 || value > INT32_MAX) {
+            return fail(CARAT_INVALID_ARGUMENT, "%s: %s is '%s', not a whole number from 1 to %d", place,
+                        names[i], word ? word : "", INT32_MAX);
         }
         *numbers[i] = value;
     }

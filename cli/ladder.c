@@ -221,6 +221,18 @@ static void put_columns(const struct ladder *ladder, const carat_gemm_problem *p
     put_column(table, 9, 2, result->first_call_us / 1e3, false);
 }
 
+/* What lines of rungs and of settings say alike: rates of calls, of their own unit's ceiling and over cuBLAS. */
+static void add_rates(json_t *line, const carat_gemm_problem *problem, const struct result *result,
+                      double share, double cublas)
+{
+    double seconds = result->time_us / 1e6;
+    double gflops = seconds > 0 ? workload_operations(problem) / seconds * 1e-9 : 0;
+    json_object_set_new(line, "size", json_integer((json_int_t)problem->m));
+    json_object_set_new(line, "gflops", json_known(gflops));
+    json_object_set_new(line, "share_of_ceiling", json_known(share));
+    json_object_set_new(line, "ratio", seconds > 0 ? json_known(cublas / seconds) : json_null());
+}
+
 static void report_rung(struct ladder *ladder, const carat_gemm_problem *problem,
                         const struct result *results, int at, double cublas)
 {
@@ -238,13 +250,10 @@ static void report_rung(struct ladder *ladder, const carat_gemm_problem *problem
         kernel ? rung_traffic_bytes(rung->number, kernel, problem->m, problem->n, problem->k) : 0;
 
     json_t *line = report_result(ladder->field.contenders[at], problem, result, &ladder->ceilings, cublas);
-    json_object_set_new(line, "size", json_integer((json_int_t)problem->m));
+    add_rates(line, problem, result, share, cublas);
     json_object_set_new(line, "rung", json_integer(rung->number));
     json_object_set_new(line, "kernel", json_string(rung->name));
     json_object_set_new(line, "row", kernel ? json_string(kernel->name) : json_null());
-    json_object_set_new(line, "gflops", seconds > 0 ? json_real(operations / seconds * 1e-9) : json_null());
-    json_object_set_new(line, "share_of_ceiling", json_known(share));
-    json_object_set_new(line, "ratio", seconds > 0 ? json_known(cublas / seconds) : json_null());
     json_object_set_new(line, "gain", json_known(gain));
     json_object_set_new(line, "gain_over_rung", base ? json_integer(base) : json_null());
     json_object_set_new(line, "speedup_over_plain", speedup_json(&ladder->plain, seconds));
@@ -279,17 +288,16 @@ static void report_setting(struct ladder *ladder, const carat_gemm_problem *prob
     carat_gemm_problem own = *problem;
     own.accuracy = contender->asked;
     double seconds = result->time_us / 1e6;
-    double operations = workload_operations(problem);
     double least = ceilings_floor(&ladder->ceilings, &own).unit_seconds;
+    double share = seconds > 0 ? least / seconds : 0;
     json_t *line = report_result(contender, &own, result, &ladder->ceilings, cublas);
-    json_object_set_new(line, "size", json_integer((json_int_t)problem->m));
+    add_rates(line, &own, result, share, cublas);
     json_object_set_new(line, "rung", json_integer(0));
     json_object_set_new(line, "setting", json_true());
     json_object_set_new(line, "kernel", json_string(contender->name));
-    json_object_set_new(line, "gflops", seconds > 0 ? json_real(operations / seconds * 1e-9) : json_null());
     json_array_append_new(ladder->results, line);
     fprintf(ladder->table, "     %-26.26s", contender->name);
-    put_columns(ladder, problem, result, seconds > 0 ? least / seconds : 0, 0, cublas);
+    put_columns(ladder, problem, result, share, 0, cublas);
     fputc('\n', ladder->table);
 }
 

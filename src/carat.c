@@ -51,18 +51,24 @@ static struct problem problem_here(const carat_context *context, const struct pr
 
 /* ---- Where memory for workspace is short ---- */
 
-/* A plan that had no room for more than this is made anew to do without any. */
-#define LEAST_WORKSPACE ((size_t)16 << 20)
-
-static bool can_do_with_less(const struct plan *plan)
+/* Asks for a plan with less workspace than there was no room for; false where there is none. */
+static bool ask_for_less(struct problem *problem, const struct plan *plan)
 {
-    return plan->workspace_bytes > 0 && plan->problem.most_workspace != 1;
+    int64_t less = plan_less_workspace(plan);
+    if (less > 0) {
+        problem->most_workspace = less;
+    }
+    return less > 0;
 }
 
-/* What the next plan may take where there is no room for this one: half as much, in the end a byte, which is none. */
-static int64_t less_workspace(const struct plan *plan)
+/* What has helped once the context keeps to, and the least of what threads have found out beside each other. */
+static void keep_to(carat_context *context, const struct problem *problem)
 {
-    return plan->workspace_bytes / 2 < LEAST_WORKSPACE ? 1 : (int64_t)(plan->workspace_bytes / 2);
+    int_least64_t most = problem->most_workspace;
+    int_least64_t kept = atomic_load_explicit(&context->most_workspace, memory_order_relaxed);
+    while (most > 0 && (kept == 0 || most < kept) &&
+           !atomic_compare_exchange_weak(&context->most_workspace, &kept, most)) {
+    }
 }
 
 /* The plan of a problem, one that does with the caller's workspace where it can. */
@@ -104,11 +110,9 @@ static carat_status plan_and_run(carat_context *context, struct problem *problem
         CARAT_TRY(plan_acquire_within(context, problem, run, &plan));
         carat_status status = run_plan(plan, given, run);
         bool is_short = status == CARAT_WORKSPACE_TOO_SMALL && !run->workspace;
-        bool again = is_short && can_do_with_less(&plan->plan);
-        if (again) {
-            problem->most_workspace = less_workspace(&plan->plan);
-        } else if (status == CARAT_OK && !run->workspace && problem->most_workspace > 0) {
-            atomic_store(&context->most_workspace, problem->most_workspace);
+        bool again = is_short && ask_for_less(problem, &plan->plan);
+        if (status == CARAT_OK && !run->workspace) {
+            keep_to(context, problem);
         }
         plan_release(plan);
         if (!again) {
@@ -130,20 +134,18 @@ static carat_status run_plan_here(carat_plan *plan, const struct operands *given
         if (status != CARAT_WORKSPACE_TOO_SMALL || run->workspace) {
             return status;
         }
-        if (!can_do_with_less(&plan->plan)) {
-            return CARAT_OUT_OF_DEVICE_MEMORY;
-        }
-        here.most_workspace = less_workspace(&plan->plan);
-        return plan_and_run(plan->context, &here, given, run);
+        return ask_for_less(&here, &plan->plan) ? plan_and_run(plan->context, &here, given, run)
+                                                : CARAT_OUT_OF_DEVICE_MEMORY;
     }
-    carat_plan *other;
     carat_run with = *run;
-    CARAT_TRY(plan_acquire(plan->context, &here, &other));
-    if (with.workspace_bytes >= plan->plan.workspace_bytes &&
-        with.workspace_bytes < other->plan.workspace_bytes) {
-        with.workspace = NULL;
+    if (with.workspace && with.workspace_bytes >= plan->plan.workspace_bytes) {
+        carat_plan *other;
+        CARAT_TRY(plan_acquire(plan->context, &here, &other));
+        if (with.workspace_bytes < other->plan.workspace_bytes) {
+            with.workspace = NULL;
+        }
+        plan_release(other);
     }
-    plan_release(other);
     return plan_and_run(plan->context, &here, given, &with);
 }
 
@@ -184,11 +186,11 @@ carat_status carat_plan_create(carat_context *context, const carat_gemm_problem 
                                   ? CARAT_OK
                                   : context->device->functions->prepare(context->device, &acquired->plan);
         if (status == CARAT_OK) {
+            keep_to(context, &checked);
             *plan = acquired;
             return CARAT_OK;
         }
-        bool again = status == CARAT_WORKSPACE_TOO_SMALL && can_do_with_less(&acquired->plan);
-        checked.most_workspace = less_workspace(&acquired->plan);
+        bool again = status == CARAT_WORKSPACE_TOO_SMALL && ask_for_less(&checked, &acquired->plan);
         plan_release(acquired);
         if (!again) {
             return status == CARAT_WORKSPACE_TOO_SMALL ? CARAT_OUT_OF_DEVICE_MEMORY : status;

@@ -48,6 +48,19 @@ void plan_release(carat_plan *plan)
     }
 }
 
+/* A plan that had no room for this is made anew to do without any. */
+#define LEAST_WORKSPACE ((int64_t)16 << 20)
+
+int64_t plan_less_workspace(const struct plan *plan)
+{
+    int64_t asked = plan->problem.most_workspace;
+    int64_t taken = (int64_t)plan->workspace_bytes;
+    if (taken == 0 || (asked > 0 && taken > asked)) {
+        return 0;
+    }
+    return taken / 2 < LEAST_WORKSPACE ? 1 : taken / 2;
+}
+
 /* The numbers that make one problem differ from another, in one row. */
 struct key {
     int64_t values[16];

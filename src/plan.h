@@ -24,6 +24,9 @@ struct step {
     const struct kernel *kernel;
 };
 
+/* K is split into no more parts than this. */
+#define MOST_PARTS 256
+
 /* Where in the workspace, in bytes, operands as planes stand, and what goes with them: see verdict_arguments. */
 struct planes_places {
     int64_t b;        /* B's; A's are at the beginning */
@@ -84,6 +87,13 @@ bool plan_has_panels(const struct plan *plan);
 
 /* The plan of the panel that begins at that row and column; at the lower and the right edge it may be smaller. */
 void plan_panel(const struct plan *plan, int64_t row, int64_t column, struct plan *panel);
+
+/*
+ * What a problem's next plan may take of workspace (most_workspace) where there is no room for this one: half as much, in
+ * the end a byte, which is none. 0 where there is no other plan: this one takes none, or more than it was asked to, since
+ * nothing does with so little.
+ */
+int64_t plan_less_workspace(const struct plan *plan);
 
 /* Chooses the steps (choose.c). Fails only with CARAT_UNSUPPORTED. */
 carat_status plan_choose(const struct device_traits *traits, const struct problem *problem,

@@ -91,10 +91,16 @@ carat_status matrix_check(const char *name, const char *ld_name, carat_order ord
                     name, contiguous,
                     row_major ? "columns stored row by row" : "rows stored column by column");
     }
+    if (rows == 0 || columns == 0 || batch == 0) {
+        *ld = least; /* what was given says nothing, and need not be counted */
+        return CARAT_OK;
+    }
     int64_t span;
     int64_t bytes;
+    /* From a single column on nobody goes ld further, but its bytes are counted all the same. */
     if (!span_elements(contiguous, across, *ld, batch, stride, &span) ||
-        __builtin_mul_overflow(span, (int64_t)element_bytes, &bytes)) {
+        __builtin_mul_overflow(span, (int64_t)element_bytes, &bytes) ||
+        __builtin_mul_overflow(*ld, (int64_t)element_bytes, &bytes)) {
         return fail(CARAT_INVALID_ARGUMENT,
                     "%s is too large for 63 bits of bytes: %" PRId64 " x %" PRId64 ", %s %" PRId64
                     ", batch %" PRId64 ", stride %" PRId64,
@@ -383,8 +389,9 @@ carat_status problem_check(const carat_gemm_problem *described, struct problem *
     CARAT_TRY(count_check("stride_d", p->stride_d));
     CARAT_TRY(count_check("stride_bias", p->stride_bias));
 
-    /* The strides of a single problem say nothing, and are 0 in the canonical form. */
+    /* The strides of a single problem, and of nothing, say nothing, and are 0 in the canonical form. */
     bool batched = p->batch > 1;
+    bool sums = p->k > 0;
     bool has_bias = p->bias != CARAT_BIAS_NONE;
     *problem = (struct problem){
         .type_a = p->type_a,
@@ -400,8 +407,8 @@ carat_status problem_check(const carat_gemm_problem *described, struct problem *
         .ldc = p->ldc,
         .ldd = p->ldd,
         .batch = p->batch,
-        .stride_a = batched ? p->stride_a : 0,
-        .stride_b = batched ? p->stride_b : 0,
+        .stride_a = batched && sums ? p->stride_a : 0,
+        .stride_b = batched && sums ? p->stride_b : 0,
         .stride_c = batched ? p->stride_c : 0,
         .stride_d = batched ? p->stride_d : 0,
         .align_a = MOST_ALIGNMENT,

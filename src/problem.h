@@ -122,7 +122,7 @@ carat_status alignment_check(const char *name, const void *pointer, carat_type t
 
 /*
  * Checks the leading dimension of a matrix that its caller calls name ("A", with ld_name "lda"), fills
- * it in where it is 0, and checks that the bytes of the whole batch can be counted. rows and columns
+ * it in where it is 0 or the matrix empty, and checks that the bytes of the whole batch can be counted. rows and columns
  * are those of the stored matrix, as the caller sees it.
  */
 carat_status matrix_check(const char *name, const char *ld_name, carat_order order, int64_t rows,

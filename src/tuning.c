@@ -293,8 +293,9 @@ static carat_status read_way(struct reading *reading, char *text, struct tuning_
     }
     memcpy(line->packs, words[2], sizeof(line->packs));
     line->shares = strcmp(words[3], "shared") == 0;
-    if (!line->shares && (!read_size(words[3], &parts) || parts > INT32_MAX)) {
-        return refuse(reading, "'%.60s' is neither a number of parts nor 'shared'", words[3]);
+    if (!line->shares && (!read_size(words[3], &parts) || parts > MOST_PARTS)) {
+        return refuse(reading, "'%.60s' is neither a number of parts up to %d nor 'shared'", words[3],
+                      MOST_PARTS);
     }
     line->parts = (int)parts;
     return read_real(words[4], &line->microseconds) ? CARAT_OK
@@ -337,7 +338,7 @@ carat_status tuning_read(const char *name, const char *text, size_t length, tuni
         }
         memcpy(line, at, size);
         line[size] = 0;
-        at += size + 1;
+        at = newline ? newline + 1 : end;
         char *comment = strpbrk(line, "\r#");
         if (comment) {
             *comment = 0;

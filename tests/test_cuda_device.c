@@ -435,6 +435,50 @@ static void short_workspace_makes_another_plan(void **state)
     work_destroy(&w);
 }
 
+/* What cannot do without workspace is refused where there is none: nothing is tried for ever. */
+static void what_needs_workspace_is_refused_without(void **state)
+{
+    carat_context *carat = *state;
+    enum { SIDE = 4096 };
+    const float one = 1;
+    const float zero = 0;
+    carat_gemm_problem problem = carat_gemm_describe(CARAT_E4M3, SIDE, SIDE, SIDE);
+    problem.accuracy = CARAT_ACCURACY_STRICT; /* A and B as f16, 64 MB */
+    void *ab = device_memory(carat, (size_t)SIDE * SIDE);
+    void *d = device_memory(carat, (size_t)SIDE * SIDE * 2);
+    carat_plan *plan = NULL;
+    standin_set_memory(1);
+    assert_refused(carat_gemm(carat, &problem, &one, ab, ab, &zero, NULL, d, NULL),
+                   CARAT_OUT_OF_DEVICE_MEMORY, "bytes are wanted");
+    assert_refused(carat_plan_create(carat, &problem, &plan), CARAT_OUT_OF_DEVICE_MEMORY, "bytes are wanted");
+    assert_null(plan);
+    assert_ok(carat_release(carat, ab));
+    assert_ok(carat_release(carat, d));
+}
+
+/* Matrices in host memory take room on the device beside the workspace: the call does with less of that. */
+static void host_calls_do_with_less_workspace(void **state)
+{
+    carat_context *carat = *state;
+    struct work w = work_create(CARAT_S32, 40, 30, 4000, 9);
+    struct problem problem;
+    struct plan plan;
+    assert_ok(problem_check(&w.problem, &problem));
+    assert_ok(plan_choose(&carat_context_device(carat)->traits, &problem, &plan));
+    assert_true(plan.workspace_bytes > 4096);
+    void *d = malloc(w.bytes_d);
+    assert_non_null(d);
+    memset(d, 0xff, w.bytes_d);
+    standin_set_memory(w.bytes_a + w.bytes_b + w.bytes_d + 1024);
+    assert_ok(carat_gemm(carat, &w.problem, &w.alpha, w.a, w.b, &w.beta, NULL, d, NULL));
+    assert_memory_equal(d, w.d, w.bytes_d);
+    standin_set_memory(w.bytes_a);
+    assert_refused(carat_gemm(carat, &w.problem, &w.alpha, w.a, w.b, &w.beta, NULL, d, NULL),
+                   CARAT_OUT_OF_DEVICE_MEMORY, "bytes are wanted");
+    free(d);
+    work_destroy(&w);
+}
+
 /*
  * A plan is made for addresses that kernels like; elsewhere it gives way to another one, which takes the pool's
  * workspace where it needs more than the caller has brought for the plan he knows.
@@ -884,6 +928,17 @@ static CUresult note_launch(const CUlaunchConfig *config, CUfunction function, v
     return CUDA_SUCCESS;
 }
 
+static CUresult count_launch(const CUlaunchConfig *config, CUfunction function, void **arguments,
+                             void **extra)
+{
+    (void)config;
+    (void)function;
+    (void)arguments;
+    (void)extra;
+    noted.count++;
+    return CUDA_SUCCESS;
+}
+
 static CUresult load_nothing(CUmodule *module, const void *image)
 {
     (void)image;
@@ -1221,6 +1276,59 @@ static void what_planes_leave_is_computed_from_f32(void **state)
     standin_set_capability(100);
 }
 
+/* A plan of two planes has what it counts in, so that with workspace of the caller's a call makes nothing any more. */
+static void planned_products_of_two_planes_allocate_nothing(void **state)
+{
+    (void)state;
+    enum { SIDE = 1024 };
+    const float one = 1;
+    const float zero = 0;
+    carat_context *carat = NULL;
+    carat_plan *plan = NULL;
+    uint64_t count = 1;
+    standin_set_capability(90);
+    assert_ok(carat_context_create(CARAT_DEVICE_CUDA, 0, &carat));
+    carat_gemm_problem problem = carat_gemm_describe(CARAT_F32, SIDE, SIDE, SIDE);
+    problem.accuracy = CARAT_ACCURACY_CLOSE;
+    assert_ok(carat_count_safe(carat, &count));
+    assert_int_equal(count, 0);
+    struct driver before = driver_that_notes();
+    driver.cuLaunchKernelEx = count_launch;
+    assert_ok(carat_plan_create(carat, &problem, &plan));
+    assert_non_null(strstr(carat_plan_explain(plan), "f16 planes"));
+    count = 1;
+    assert_ok(carat_count_safe(carat, &count));
+    assert_int_equal(count, 0);
+    void *matrix = device_memory(carat, (size_t)SIDE * SIDE * sizeof(float));
+    void *d = device_memory(carat, (size_t)SIDE * SIDE * sizeof(float));
+    size_t bytes = carat_plan_workspace(plan);
+    carat_run run = {.workspace = device_memory(carat, bytes), .workspace_bytes = bytes};
+    standin_set_memory(1);
+    noted.count = 0;
+    assert_ok(carat_plan_run(plan, &one, matrix, matrix, &zero, NULL, d, &run));
+    assert_true(noted.count >= 3);
+    driver = before;
+
+    /* The count can be read while a stream is recorded for which the default stream would wait. */
+    struct device *device = carat_context_device(carat);
+    CUstream recorded = NULL;
+    void *graph = NULL;
+    assert_ok(cuda_enter(device));
+    assert_int_equal(driver.cuStreamCreate(&recorded, 0), CUDA_SUCCESS);
+    assert_ok(cuda_capture_begin(device, recorded));
+    assert_ok(carat_count_safe(carat, &count));
+    assert_ok(cuda_capture_end(device, recorded, &graph));
+    assert_ok(cuda_graph_destroy(device, graph));
+    assert_int_equal(driver.cuStreamDestroy_v2(recorded), CUDA_SUCCESS);
+    cuda_leave(device);
+    carat_plan_destroy(plan);
+    assert_ok(carat_release(carat, run.workspace));
+    assert_ok(carat_release(carat, matrix));
+    assert_ok(carat_release(carat, d));
+    carat_context_destroy(carat);
+    standin_set_capability(100);
+}
+
 static void a_context_waits_for_its_work(void **state)
 {
     (void)state;
@@ -1308,6 +1416,8 @@ int main(void)
         test(plans_run_often_and_explain_themselves),
         test(the_callers_workspace_is_used),
         test(short_workspace_makes_another_plan),
+        test(what_needs_workspace_is_refused_without),
+        test(host_calls_do_with_less_workspace),
         test(plans_run_at_any_address),
         test(odd_products_may_be_packed),
         test(a_planned_call_can_be_captured),
@@ -1320,6 +1430,7 @@ int main(void)
         test(an_older_device_has_kernels_too),
         test(shared_tiles_have_room_and_tokens),
         test(what_planes_leave_is_computed_from_f32),
+        test(planned_products_of_two_planes_allocate_nothing),
         test(a_context_waits_for_its_work),
         test(the_current_context_stays),
         test(device_memory_is_out_of_the_hosts_reach),

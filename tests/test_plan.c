@@ -796,6 +796,36 @@ static void short_workspace_is_kept_to(void **state)
     assert_true(plan_has_panels(&plan));
 }
 
+/* Where there is no room for a plan the next one takes less, until one takes nothing, or nothing does with so little. */
+static void replanning_ends(void **state)
+{
+    (void)state;
+    struct random random = {78};
+    int in_need = 0;
+    for (int i = 0; i < 300; i++) {
+        carat_type type = types[random_between(&random, 0, TYPES - 1)];
+        carat_gemm_problem described =
+            carat_gemm_describe(type, random_between(&random, 1, 9000), random_between(&random, 1, 9000),
+                                random_between(&random, 1, 9000));
+        described.accuracy =
+            (carat_accuracy)random_between(&random, CARAT_ACCURACY_STANDARD, CARAT_ACCURACY_CLOSE);
+        described.op_a = random_one_in(&random, 2) ? CARAT_TRANSPOSE : CARAT_NO_TRANSPOSE;
+        struct problem problem;
+        struct plan plan;
+        assert_int_equal(problem_check(&described, &problem), CARAT_OK);
+        assert_int_equal(plan_choose(&h200, &problem, &plan), CARAT_OK);
+        int64_t less;
+        for (int times = 0; (less = plan_less_workspace(&plan)) > 0; times++) {
+            assert_true(times < 40 && less < (int64_t)plan.workspace_bytes);
+            problem.most_workspace = less;
+            assert_int_equal(plan_choose(&h200, &problem, &plan), CARAT_OK);
+        }
+        assert_true(plan.workspace_bytes == 0 || (int64_t)plan.workspace_bytes > problem.most_workspace);
+        in_need += plan.workspace_bytes > (size_t)32 << 20;
+    }
+    assert_true(in_need > 5); /* 8-bit floats as f16 */
+}
+
 /* Of long k and few tiles only rows that compensate their sums multiply parts. */
 static void long_sums_of_few_tiles_are_compensated(void **state)
 {
@@ -1334,7 +1364,7 @@ static void messages_belong_to_threads(void **state)
 
 int main(void)
 {
-    struct CMUnitTest tests[24 + 2 * TYPES];
+    struct CMUnitTest tests[25 + 2 * TYPES];
     static char names[2 * TYPES][60];
     int count = 0;
     for (int t = 0; t < TYPES; t++) {
@@ -1353,6 +1383,7 @@ int main(void)
     tests[count++] = (struct CMUnitTest)cmocka_unit_test(large_sums_of_f32_are_split);
     tests[count++] = (struct CMUnitTest)cmocka_unit_test(planes_are_refused_what_they_lose);
     tests[count++] = (struct CMUnitTest)cmocka_unit_test(short_workspace_is_kept_to);
+    tests[count++] = (struct CMUnitTest)cmocka_unit_test(replanning_ends);
     tests[count++] = (struct CMUnitTest)cmocka_unit_test(long_sums_of_few_tiles_are_compensated);
     tests[count++] = (struct CMUnitTest)cmocka_unit_test(close_sums_are_split_in_two);
     tests[count++] = (struct CMUnitTest)cmocka_unit_test(large_floats_are_widened);

@@ -336,6 +336,30 @@ static void sizes_that_int64_cannot_count_are_refused(void **state)
     p.k = 0;
     assert_int_equal(problem_check(&p, &checked), CARAT_OK);
     assert_true(problem_is_empty(&checked));
+    /* Nor one of which there is no k; and what was said of its columns is forgotten. */
+    p = carat_gemm_describe(CARAT_F64, 3, 3, 0);
+    p.batch = 2;
+    p.stride_d = 9;
+    p.lda = p.ldb = p.stride_a = p.stride_b = INT64_MAX;
+    assert_int_equal(problem_check(&p, &checked), CARAT_OK);
+    assert_true(checked.lda == 3 && checked.ldb == 1 && checked.stride_a == 0 && checked.stride_b == 0);
+}
+
+/* Where no second column is ever gone to, the way there must still be so many bytes that overlaps can be told. */
+static void columns_too_far_apart_are_refused(void **state)
+{
+    (void)state;
+    struct problem checked;
+    const int64_t most = INT64_MAX / (int64_t)sizeof(double);
+    carat_gemm_problem p = carat_gemm_describe(CARAT_F64, 4, 1, 1);
+    p.lda = p.ldc = p.ldd = most;
+    assert_int_equal(problem_check(&p, &checked), CARAT_OK);
+    p.ldd++;
+    assert_refused(problem_check(&p, &checked), CARAT_INVALID_ARGUMENT,
+                   "D is too large for 63 bits of bytes: 4 x 1, ldd 1152921504606846976");
+    p.ldd = most;
+    p.lda = (int64_t)1 << 61; /* 2^64 bytes */
+    assert_refused(problem_check(&p, &checked), CARAT_INVALID_ARGUMENT, "A is too large");
 }
 
 /* ---- The canonical form ---- */
@@ -790,6 +814,7 @@ int main(void)
         cmocka_unit_test(types_of_bias_and_activations_are_checked),
         cmocka_unit_test(row_major_messages_name_the_callers_arguments),
         cmocka_unit_test(sizes_that_int64_cannot_count_are_refused),
+        cmocka_unit_test(columns_too_far_apart_are_refused),
         cmocka_unit_test(canonical_form_computes_the_same),
         cmocka_unit_test(types_and_scales_go_with_their_matrices),
         cmocka_unit_test(packed_and_single_problems_have_one_form),

@@ -137,8 +137,8 @@ static void wrong_files_are_refused(void **state)
         {SHAPE "way " ROW " -- 1\n", "line 5: a way has 5 words, but this line has 4"},
         {SHAPE "way pack_2 -- 1 1.0\n", "line 5: pack_2 is no row for a product"},
         {SHAPE "way " ROW " - 1 1.0\n", "'-' is no letter for each of A and B"},
-        {SHAPE "way " ROW " -- all 1.0\n", "'all' is neither a number of parts nor 'shared'"},
-        {SHAPE "way " ROW " -- 2147483648 1.0\n", "'2147483648' is neither a number of parts"},
+        {SHAPE "way " ROW " -- all 1.0\n", "'all' is neither a number of parts up to 256 nor 'shared'"},
+        {SHAPE "way " ROW " -- 257 1.0\n", "'257' is neither a number of parts up to 256"},
         {SHAPE "way " ROW " -- 1 fast\n", "'fast' is no time"},
     };
     for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {

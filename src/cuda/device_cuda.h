@@ -62,9 +62,9 @@ struct cuda_device {
     pthread_mutex_t load_mutex;
     struct loaded_kernel *kernels; /* as carat_catalog */
     struct workspace_pool pool;
-    pthread_mutex_t launching;   /* plans whose steps share workspace are launched one at a time */
-    CUdeviceptr count_left;      /* what count_left_of() gives; 0: nobody has asked */
-    atomic_uint_fast64_t tokens; /* what next_token() (tensor_map.c) makes the next one of */
+    pthread_mutex_t launching;       /* plans whose steps share workspace are launched one at a time */
+    _Atomic(CUdeviceptr) count_left; /* what count_left_of() gives; 0: nobody has asked */
+    atomic_uint_fast64_t tokens;     /* what next_token() (tensor_map.c) makes the next one of */
     struct pipeline_limits limits;
     pthread_mutex_t host_mutex;
     struct host_set *idle_sets; /* of host calls that are over, for the next ones */
@@ -147,7 +147,7 @@ carat_status kernel_launch_first(struct cuda_device *device, const struct kernel
 
 /* ---- What products of two planes have left to others (count_left.c) ---- */
 
-/* The device's own count, of 8 bytes. The caller holds `launching`. */
+/* The device's own count, of 8 bytes; made when first asked for. */
 carat_status count_left_of(struct cuda_device *device, CUdeviceptr *count);
 void count_left_free(struct cuda_device *device);
 

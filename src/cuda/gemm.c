@@ -156,8 +156,13 @@ static carat_status prepare(struct cuda_device *device, const struct plan *plan)
 {
     CUfunction function;
     CUdeviceptr workspace;
+    CUdeviceptr count;
     for (int i = 0; i < plan->step_count; ++i) {
-        CARAT_TRY(kernel_load(device, plan->steps[i].kernel, &function));
+        const struct step *step = &plan->steps[i];
+        CARAT_TRY(kernel_load(device, step->kernel, &function));
+        if (step->kind == STEP_SPLIT && step->kernel->planes == 2) {
+            CARAT_TRY(count_left_of(device, &count));
+        }
     }
     if (plan->workspace_bytes == 0) {
         return CARAT_OK;

@@ -605,7 +605,23 @@ static carat_status place_product(struct job *job, int64_t places, int64_t group
     return host_set_device_bytes(job->device, job->set, bytes + workspace_bytes(job));
 }
 
-/* Groups take turns in two places, or in one where the device has no room for two. */
+/* Has the blocks planned with less workspace than there was no room for; false where they cannot be. */
+static bool ask_for_less(struct job *job)
+{
+    int64_t least_workspace = 0;
+    size_t most = workspace_bytes(job);
+    for (int i = 0; i < job->plan_count; ++i) {
+        if (job->plans[i].workspace_bytes == most) {
+            least_workspace = plan_less_workspace(&job->plans[i]);
+        }
+    }
+    if (least_workspace > 0) {
+        job->problem.most_workspace = least_workspace;
+    }
+    return least_workspace > 0;
+}
+
+/* Groups take turns in two places, or in one where the device has no room for two; then plans do with less. */
 static carat_status run_product(struct job *job, bool whole)
 {
     int64_t batch = job->problem.batch;
@@ -614,6 +630,9 @@ static carat_status run_product(struct job *job, bool whole)
     int64_t group_problems = whole ? batch : fitting > 1 ? fitting : 1;
     carat_status status = place_product(job, group_problems < batch ? 2 : 1, group_problems, whole);
     if (status == CARAT_OUT_OF_DEVICE_MEMORY && job->places > 1) {
+        status = place_product(job, 1, group_problems, whole);
+    }
+    while (status == CARAT_OUT_OF_DEVICE_MEMORY && ask_for_less(job)) {
         status = place_product(job, 1, group_problems, whole);
     }
     return status == CARAT_OK ? run_cut(job, whole) : status;

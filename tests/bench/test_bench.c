@@ -75,6 +75,13 @@ static void shape_lines_are_read(void **state)
     assert_int_equal(problem.ldb, 14336);
     assert_int_equal(problem.ldd, 4096);
     assert_string_equal(layout_name(&problem), "TN");
+    /* Sides whose products 64 bits do not hold, of strides, are none. */
+    assert_int_equal(shapes_read_line("x", "f32 NN 2147483647 2147483647 2147483647", &shapes), CARAT_OK);
+    problem = shape_problem(&shapes.items[3]);
+    assert_true(problem.stride_a == (int64_t)INT32_MAX * INT32_MAX);
+    assert_int_equal(shapes_read_line("x:7", "f32 NN 4 2147483648 4", &shapes), CARAT_INVALID_ARGUMENT);
+    assert_non_null(
+        strstr(carat_last_message(), "x:7: n is '2147483648', not a whole number from 1 to 2147483647"));
     problem = shape_problem(&shapes.items[1]);
     assert_int_equal(problem.stride_a, 128);
     assert_int_equal(problem.stride_b, 4096 * 128);

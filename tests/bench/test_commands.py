@@ -344,6 +344,29 @@ class Ladder(Case):
         self.ladder("--size", "16", "--rungs", "8", "--no-cpu", "--json", self.path("l.json"))
         self.assertNotIn("setting", self.read("l.json"))
 
+    def test_each_accuracy_is_held_against_its_own_unit(self):
+        limits = {"ffma": 1e-4, "dmma": 3e-4, "mma_tf32": 5e-4, "wgmma_bf16": 42e-4, "wgmma_f16": 33e-4}
+        ceilings = [{"name": "ceiling_" + name, "unit": "TFLOP/s", "value": value} for name, value in limits.items()]
+        ceilings.append({"name": "ceiling_copy", "unit": "GB/s", "value": 1.0})
+        path = self.write("units.json", json.dumps({"ceilings": ceilings}))
+        done = self.run_carat("ladder", "--time-limit", "0.01", "--ceilings", path, "--size", "32", "--rungs", "9",
+                              "--no-cpu", "--json", self.path("l.json"), "--markdown", self.path("t.md"))
+        results = {result["accuracy"]: result for result in json.loads(self.read("l.json"))["results"]
+                   if result.get("setting")}
+        units = {"fast": ("mma_tf32", 1), "close": ("wgmma_f16", 3), "standard": ("wgmma_bf16", 6),
+                 "strict": ("ffma", 1), "best": ("dmma", 1)}
+        self.assertEqual({name: result["unit"] for name, result in results.items()},
+                         {name: unit for name, (unit, _) in units.items()})
+        text = self.read("t.md")
+        for name, (unit, products) in units.items():
+            tflops = results[name]["gflops"] * 1e-3  # of calls, however quick replays of a graph are
+            self.assertAlmostEqual(tflops * results[name]["time_us"] * 1e6, 2 * 32**3, delta=1)
+            share = tflops * products / limits[unit]
+            self.assertAlmostEqual(results[name]["share_of_ceiling"], share, delta=1e-6 * share)
+            self.assertIn(f"| {name} | {tflops:.2f} | {100 * share:.1f}% |", text)
+            columns = re.search(rf"(?m)^     carat {name} +(.*)", done.stdout).group(1).split()
+            self.assertEqual(columns[2], f"{100 * share:.1f}")
+
     def test_other_types_have_some_rungs(self):
         self.ladder("--type", "f64", "--size", "16", "--no-cpu", "--json", self.path("l.json"))
         document = json.loads(self.read("l.json"))
