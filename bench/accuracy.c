@@ -2,15 +2,11 @@
 #include "accuracy.h"
 
 #include <math.h>
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
+#include "share.h"
 #include "status.h"
-
-enum { MOST_THREADS = 64, BLOCK = 64 };
 
 /* ---- The truth -------------------------------------------------------------------------------------- */
 
@@ -37,13 +33,15 @@ static int64_t *sample(int64_t length, int64_t count)
     return places;
 }
 
-/* How many rows and columns to take for so many entries. */
-static void share_out(int64_t m, int64_t n, int64_t entries, struct truth *truth)
+/* How many rows and columns to take for so many entries, of sums of k products. */
+static void take_entries(int64_t m, int64_t n, int64_t k, int64_t entries, struct truth *truth)
 {
-    int64_t whole = (int64_t)ACCURACY_WHOLE_SIDE * ACCURACY_WHOLE_SIDE;
+    static const double most_whole = (double)ACCURACY_WHOLE_SIDE * ACCURACY_WHOLE_SIDE;
+    static const double most_products = (double)ACCURACY_WHOLE_PRODUCTS;
+    double all = (double)m * (double)n;
     truth->row_count = m;
     truth->column_count = n;
-    if (entries == 0 || (double)m * (double)n <= (double)(entries > whole ? entries : whole)) {
+    if (entries == 0 || all <= (double)entries || (all <= most_whole && all * (double)k <= most_products)) {
         return;
     }
     int64_t side = (int64_t)ceil(sqrt((double)entries));
@@ -54,35 +52,55 @@ static void share_out(int64_t m, int64_t n, int64_t entries, struct truth *truth
     truth->row_count = rows < m ? rows : m;
 }
 
+/*
+ * Sums of PANEL rows and one column go on side by side, in as many lanes as the CPU has. The rows that are taken lie
+ * together for that, panel by panel: panels[(panel * k + l) * PANEL + row], with zeros where there are no more rows.
+ */
+enum { PANEL = 32 };
+
 struct truth_job {
     const struct truth *truth;
     int64_t m;
     int64_t k;
+    int64_t panel_count;
     const float *a;
     const float *b;
-    atomic_int_least64_t next; /* block of rows of a column */
+    float *panels;
 };
 
+/* Fills the panels for some of k. */
+static void gather_panels(const void *context, int64_t begin, int64_t end)
+{
+    const struct truth_job *job = (const struct truth_job *)context;
+    const struct truth *truth = job->truth;
+    for (int64_t panel = 0; panel < job->panel_count; panel++) {
+        int64_t first = panel * PANEL;
+        int64_t rows = truth->row_count - first < PANEL ? truth->row_count - first : PANEL;
+        for (int64_t l = begin; l < end; l++) {
+            float *to = job->panels + (panel * job->k + l) * PANEL;
+            for (int64_t i = 0; i < PANEL; i++) {
+                to[i] = i < rows ? job->a[truth->rows[first + i] + l * job->m] : 0;
+            }
+        }
+    }
+}
+
 /*
- * Entries of one column of B and up to BLOCK rows of A. A product of two f32 is exact in f64, and what each
- * addition rounds away is exact too: those are summed beside.
+ * The entries of one panel and one column. A product of two f32 is exact in f64, and what each addition rounds away
+ * is exact too: those are summed beside.
  */
-static void truth_block(const struct truth_job *job, int64_t column, int64_t first, int64_t count)
+static void sum_panel(const struct truth_job *job, int64_t panel, int64_t column)
 {
     const struct truth *truth = job->truth;
     const float *b = job->b + truth->columns[column] * job->k;
-    double value[BLOCK] = {0};
-    double rest[BLOCK] = {0};
-    double magnitude[BLOCK] = {0};
-    double row[BLOCK];
+    const float *a = job->panels + panel * job->k * PANEL;
+    double value[PANEL] = {0};
+    double rest[PANEL] = {0};
+    double magnitude[PANEL] = {0};
     for (int64_t l = 0; l < job->k; l++) {
-        const float *a = job->a + l * job->m;
-        for (int64_t i = 0; i < count; i++) {
-            row[i] = a[truth->rows[first + i]];
-        }
         double factor = b[l];
-        for (int64_t i = 0; i < count; i++) {
-            double product = row[i] * factor;
+        for (int i = 0; i < PANEL; i++) {
+            double product = a[l * PANEL + i] * factor;
             double sum = value[i] + product;
             double taken = sum - value[i];
             rest[i] += (value[i] - (sum - taken)) + (product - taken);
@@ -90,25 +108,19 @@ static void truth_block(const struct truth_job *job, int64_t column, int64_t fir
             magnitude[i] += fabs(product);
         }
     }
-    size_t bytes = (size_t)count * sizeof(double);
+    int64_t first = panel * PANEL;
+    size_t rows = (size_t)(truth->row_count - first < PANEL ? truth->row_count - first : PANEL);
     int64_t at = column * truth->row_count + first;
-    memcpy(truth->value + at, value, bytes);
-    memcpy(truth->rest + at, rest, bytes);
-    memcpy(truth->magnitude + at, magnitude, bytes);
+    memcpy(truth->value + at, value, rows * sizeof(double));
+    memcpy(truth->rest + at, rest, rows * sizeof(double));
+    memcpy(truth->magnitude + at, magnitude, rows * sizeof(double));
 }
 
-static void *truth_work(void *argument)
+static void sum_panels(const void *context, int64_t begin, int64_t end)
 {
-    struct truth_job *job = (struct truth_job *)argument;
-    int64_t rows = job->truth->row_count;
-    int64_t blocks = (rows + BLOCK - 1) / BLOCK;
-    for (;;) {
-        int64_t at = atomic_fetch_add(&job->next, 1);
-        if (at >= blocks * job->truth->column_count) {
-            return NULL;
-        }
-        int64_t first = at % blocks * BLOCK;
-        truth_block(job, at / blocks, first, rows - first < BLOCK ? rows - first : BLOCK);
+    const struct truth_job *job = (const struct truth_job *)context;
+    for (int64_t at = begin; at < end; at++) {
+        sum_panel(job, at % job->panel_count, at / job->panel_count);
     }
 }
 
@@ -116,29 +128,27 @@ carat_status truth_compute(int64_t m, int64_t n, int64_t k, const float *a, cons
                            struct truth *truth)
 {
     *truth = (struct truth){0};
-    share_out(m, n, entries, truth);
+    take_entries(m, n, k, entries, truth);
     int64_t count = truth->row_count * truth->column_count;
+    struct truth_job job = {.truth = truth,
+                            .m = m,
+                            .k = k,
+                            .panel_count = (truth->row_count + PANEL - 1) / PANEL,
+                            .a = a,
+                            .b = b};
     truth->rows = sample(m, truth->row_count);
     truth->columns = sample(n, truth->column_count);
     truth->value = malloc((size_t)count * 3 * sizeof(*truth->value));
-    if (!truth->rows || !truth->columns || !truth->value) {
+    job.panels = malloc((size_t)(job.panel_count * k * PANEL) * sizeof(*job.panels));
+    if (!truth->rows || !truth->columns || !truth->value || !job.panels) {
+        free(job.panels);
         return fail(CARAT_OUT_OF_HOST_MEMORY, "no memory for %lld entries", (long long)count);
     }
     truth->rest = truth->value + count;
     truth->magnitude = truth->rest + count;
-    struct truth_job job = {.truth = truth, .m = m, .k = k, .a = a, .b = b, .next = 0};
-    pthread_t threads[MOST_THREADS];
-    long processors = sysconf(_SC_NPROCESSORS_ONLN);
-    int started = 0;
-    /* This thread is one of them; one that cannot be started leaves its blocks to the others. */
-    while (started < MOST_THREADS && started + 1 < processors &&
-           pthread_create(&threads[started], NULL, truth_work, &job) == 0) {
-        started++;
-    }
-    truth_work(&job);
-    for (int i = 0; i < started; i++) {
-        pthread_join(threads[i], NULL);
-    }
+    share_out(k, job.panel_count * PANEL, gather_panels, &job);
+    share_out(job.panel_count * truth->column_count, k * PANEL, sum_panels, &job);
+    free(job.panels);
     return CARAT_OK;
 }
 
@@ -169,10 +179,32 @@ struct accuracy_errors truth_compare(const struct truth *truth, const float *d, 
 void accuracy_input_close(struct accuracy_input *input)
 {
     truth_free(&input->truth);
-    free(input->a);
-    free(input->b);
-    free(input->d);
+    free(input->a.elements);
+    free(input->b.elements);
+    free(input->d.elements);
     *input = (struct accuracy_input){0};
+}
+
+/* Memory is kept from case to case: fresh memory takes longer than what is put into it. */
+static carat_status make_room(int64_t count, struct accuracy_matrix *matrix)
+{
+    if (matrix->room >= count) {
+        return CARAT_OK;
+    }
+    free(matrix->elements);
+    matrix->elements = malloc((size_t)count * sizeof(*matrix->elements));
+    matrix->room = matrix->elements ? count : 0;
+    return matrix->elements
+               ? CARAT_OK
+               : fail(CARAT_OUT_OF_HOST_MEMORY, "no memory for a matrix of %lld elements", (long long)count);
+}
+
+/* Adds the time since *begin, which becomes now. */
+static void count_seconds(double *seconds, double *begin)
+{
+    double now = now_seconds();
+    *seconds += now - *begin;
+    *begin = now;
 }
 
 static carat_status upload(struct stage *stage, const carat_gemm_problem *problem,
@@ -181,9 +213,9 @@ static carat_status upload(struct stage *stage, const carat_gemm_problem *proble
     carat_context *context = stage->place.context;
     void *stream = stage->place.stream;
     CARAT_TRY(workload_open(&stage->arena, problem, workload));
-    CARAT_TRY(carat_copy(context, (void *)workload_a(workload, 0), input->a,
+    CARAT_TRY(carat_copy(context, (void *)workload_a(workload, 0), input->a.elements,
                          (size_t)(problem->m * problem->k) * sizeof(float), stream));
-    CARAT_TRY(carat_copy(context, (void *)workload_b(workload, 0), input->b,
+    CARAT_TRY(carat_copy(context, (void *)workload_b(workload, 0), input->b.elements,
                          (size_t)(problem->k * problem->n) * sizeof(float), stream));
     return carat_synchronize(context, stream);
 }
@@ -192,27 +224,31 @@ carat_status accuracy_input_open(struct stage *const *stages, int stage_count,
                                  const struct accuracy_case *what, int64_t entries,
                                  struct accuracy_input *input)
 {
-    *input = (struct accuracy_input){.what = *what};
+    truth_free(&input->truth);
+    input->what = *what;
+    input->stage_count = 0;
     int64_t m = what->m;
     int64_t n = what->n;
     int64_t k = what->k;
-    input->a = malloc((size_t)(m * k) * sizeof(float));
-    input->b = malloc((size_t)(k * n) * sizeof(float));
-    input->d = malloc((size_t)(m * n) * sizeof(float));
-    if (!input->a || !input->b || !input->d) {
-        return fail(CARAT_OUT_OF_HOST_MEMORY, "no memory for matrices of %lld x %lld x %lld", (long long)m,
-                    (long long)n, (long long)k);
-    }
-    CARAT_TRY(accuracy_fill(what->family, what->seed, m, n, k, input->a, input->b));
+    double begin = now_seconds();
+    CARAT_TRY(make_room(m * k, &input->a));
+    CARAT_TRY(make_room(k * n, &input->b));
+    CARAT_TRY(make_room(m * n, &input->d));
+    CARAT_TRY(accuracy_fill(what->family, what->seed, m, n, k, input->a.elements, input->b.elements));
+    count_seconds(&input->seconds.fill, &begin);
     carat_gemm_problem problem = carat_gemm_describe(CARAT_F32, m, n, k);
     problem.lda = problem.ldc = problem.ldd = m;
     problem.ldb = k;
     for (int i = 0; i < stage_count; i++) {
         input->stages[i] = stages[i];
         input->stage_count = i + 1;
+        stages[i]->arena.one_set = true;
         CARAT_TRY(upload(stages[i], &problem, input, &input->workloads[i]));
     }
-    return truth_compute(m, n, k, input->a, input->b, entries, &input->truth);
+    count_seconds(&input->seconds.upload, &begin);
+    CARAT_TRY(truth_compute(m, n, k, input->a.elements, input->b.elements, entries, &input->truth));
+    count_seconds(&input->seconds.truth, &begin);
+    return CARAT_OK;
 }
 
 /* The input's operands in the place of a contender. */
@@ -244,14 +280,14 @@ carat_status accuracy_measure(struct contender *contender, carat_accuracy accura
         status = contender->functions->run(contender, workload, 0);
     }
     if (status == CARAT_OK) {
-        status = carat_copy(place->context, input->d, workload_d(workload, 0), bytes, place->stream);
+        status = carat_copy(place->context, input->d.elements, workload_d(workload, 0), bytes, place->stream);
     }
     if (status == CARAT_OK) {
         status = carat_synchronize(place->context, place->stream);
     }
     contender->functions->unprepare(contender);
     CARAT_TRY(status);
-    *errors = truth_compare(&input->truth, input->d, input->what.m);
+    *errors = truth_compare(&input->truth, input->d.elements, input->what.m);
     return CARAT_OK;
 }
 
@@ -262,7 +298,8 @@ double accuracy_bound(carat_accuracy accuracy, const struct accuracy_case *what)
 {
     static const double unit = 0x1p-24;
     bool denormal = what->family == ACCURACY_DENORMALS || what->family == ACCURACY_VANDERMONDE;
-    double chain = (double)what->k * unit * (1 + 0x1p-10); /* a few units for what is of second order */
+    double first_order = (double)what->k * unit;
+    double chain = first_order < 1 ? first_order * (1 + 0x1p-10) / (1 - first_order) : INFINITY;
     if (accuracy == CARAT_ACCURACY_BEST) {
         return unit + best_bound(what);
     }

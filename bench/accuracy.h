@@ -37,10 +37,10 @@ struct truth {
 };
 
 /*
- * Of up to ACCURACY_WHOLE_SIDE^2 entries all are compared; of more at least `entries`, 0 for all of them.
- * truth_free also on failure.
+ * Of up to ACCURACY_WHOLE_SIDE^2 entries all are compared, where that takes no more than ACCURACY_WHOLE_PRODUCTS; of more
+ * at least `entries`, 0 for all of them. truth_free also on failure.
  */
-enum { ACCURACY_WHOLE_SIDE = 256 };
+enum { ACCURACY_WHOLE_SIDE = 256, ACCURACY_WHOLE_PRODUCTS = 1 << 30 };
 carat_status truth_compute(int64_t m, int64_t n, int64_t k, const float *a, const float *b, int64_t entries,
                            struct truth *truth);
 void truth_free(struct truth *truth);
@@ -57,6 +57,18 @@ struct accuracy_errors {
 /* d is column-major, ldd apart. */
 struct accuracy_errors truth_compare(const struct truth *truth, const float *d, int64_t ldd);
 
+struct accuracy_matrix {
+    float *elements;
+    int64_t room;
+};
+
+/* What inputs have taken so far. */
+struct accuracy_seconds {
+    double fill;
+    double upload;
+    double truth;
+};
+
 /* A case's operands in the places of stages, and its truth. */
 enum { ACCURACY_STAGES = 2 };
 struct accuracy_input {
@@ -64,13 +76,14 @@ struct accuracy_input {
     struct stage *stages[ACCURACY_STAGES];
     struct workload workloads[ACCURACY_STAGES];
     int stage_count;
-    float *a;
-    float *b;
-    float *d; /* the host's copy of a result */
+    struct accuracy_matrix a;
+    struct accuracy_matrix b;
+    struct accuracy_matrix d; /* the host's copy of a result */
     struct truth truth;
+    struct accuracy_seconds seconds;
 };
 
-/* accuracy_input_close also on failure. */
+/* Begin with all zero, open one case after the other, and close at the end, also after a failure. */
 carat_status accuracy_input_open(struct stage *const *stages, int stage_count,
                                  const struct accuracy_case *what, int64_t entries,
                                  struct accuracy_input *input);

@@ -2,12 +2,11 @@
 #include "accuracy_families.h"
 
 #include <math.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "generate.h"
+#include "share.h"
 #include "status.h"
 
 /* What is drawn from one seed: each kind of number needs a stream of its own. */
@@ -48,6 +47,15 @@ static const struct {
 
 const char *accuracy_family_name(enum accuracy_family family) { return families[family].name; }
 
+enum accuracy_family accuracy_family_find(const char *name)
+{
+    int family = 0;
+    while (family < ACCURACY_FAMILIES && strcmp(families[family].name, name) != 0) {
+        family++;
+    }
+    return (enum accuracy_family)family;
+}
+
 bool accuracy_family_easy(enum accuracy_family family) { return families[family].easy; }
 
 bool accuracy_family_exact(enum accuracy_family family) { return families[family].exact; }
@@ -59,52 +67,36 @@ static int whole(double u, int most) { return (int)fmin(most, fmax(-most, floor(
 
 static float spread(float x, float y) { return (float)(x * exp(2 * (double)y)); }
 
-/* ---- Many elements, by several threads ---- */
+/* ---- Transposing ---- */
 
-enum { MOST_THREADS = 16, LEAST_OF_THREAD = 1 << 16 };
-
-/* What is done to the elements or columns from begin to end. */
-typedef void share_work(const void *context, int64_t begin, int64_t end);
-
-struct share {
-    share_work *work;
-    const void *context;
-    int64_t begin;
-    int64_t end;
+struct turn {
+    int64_t rows;
+    int64_t columns;
+    const float *from;
+    float *to;
 };
 
-static void *do_share(void *argument)
+/* For some blocks of rows, which become blocks of columns: a line of the cache is then used up while it is there. */
+enum { TURN_BLOCK = 64 };
+
+static void turn_blocks(const void *context, int64_t begin, int64_t end)
 {
-    const struct share *share = (const struct share *)argument;
-    share->work(share->context, share->begin, share->end);
-    return NULL;
+    const struct turn *turn = (const struct turn *)context;
+    for (int64_t block = begin; block < end; block++) {
+        int64_t first = block * TURN_BLOCK;
+        int64_t last = first + TURN_BLOCK < turn->rows ? first + TURN_BLOCK : turn->rows;
+        for (int64_t j = 0; j < turn->columns; j++) {
+            for (int64_t i = first; i < last; i++) {
+                turn->to[j + i * turn->columns] = turn->from[i + j * turn->rows];
+            }
+        }
+    }
 }
 
-/* Shares out `count` pieces of so many elements each. A thread that cannot be started has its share done here. */
-static void share_out(int64_t count, int64_t elements, share_work *work, const void *context)
+void accuracy_transpose(int64_t rows, int64_t columns, const float *from, float *to)
 {
-    long processors = sysconf(_SC_NPROCESSORS_ONLN);
-    int64_t worth = count * elements / LEAST_OF_THREAD + 1;
-    int64_t threads = processors < MOST_THREADS ? processors : MOST_THREADS;
-    threads = worth < threads ? worth : threads;
-    threads = threads < 1 ? 1 : threads;
-    struct share shares[MOST_THREADS];
-    pthread_t started[MOST_THREADS];
-    bool runs[MOST_THREADS] = {false};
-    for (int64_t t = 0; t < threads; t++) {
-        shares[t] = (struct share){work, context, t * count / threads, (t + 1) * count / threads};
-        runs[t] = t > 0 && pthread_create(&started[t], NULL, do_share, &shares[t]) == 0;
-    }
-    for (int64_t t = 0; t < threads; t++) {
-        if (!runs[t]) {
-            do_share(&shares[t]);
-        }
-    }
-    for (int64_t t = 0; t < threads; t++) {
-        if (runs[t]) {
-            pthread_join(started[t], NULL);
-        }
-    }
+    share_out((rows + TURN_BLOCK - 1) / TURN_BLOCK, TURN_BLOCK * columns, turn_blocks,
+              &(struct turn){rows, columns, from, to});
 }
 
 /* ---- Matrices whose elements are drawn one by one ---- */
@@ -242,37 +234,58 @@ static double node(int64_t i, int64_t count)
     return cos(acos(-1) * (2 * (double)i + 1) / (2 * (double)count));
 }
 
+struct hilbert {
+    int64_t rows;
+    float *elements;
+};
+
+static void make_hilbert_columns(const void *context, int64_t begin, int64_t end)
+{
+    const struct hilbert *of = (const struct hilbert *)context;
+    for (int64_t j = begin; j < end; j++) {
+        for (int64_t i = 0; i < of->rows; i++) {
+            of->elements[i + j * of->rows] = (float)(1 / ((double)i + (double)j + 1));
+        }
+    }
+}
+
 static void fill_hilbert(int64_t rows, int64_t columns, float *elements)
 {
-    for (int64_t j = 0; j < columns; j++) {
-        for (int64_t i = 0; i < rows; i++) {
-            elements[i + j * rows] = (float)(1 / ((double)i + (double)j + 1));
-        }
+    share_out(columns, rows, make_hilbert_columns, &(struct hilbert){rows, elements});
+}
+
+struct powers {
+    int64_t count;
+    int64_t k;
+    float *columns;
+};
+
+/* Columns of powers of the nodes. From the one on that is 0, all are. */
+static void make_powers(const void *context, int64_t begin, int64_t end)
+{
+    const struct powers *of = (const struct powers *)context;
+    for (int64_t i = begin; i < end; i++) {
+        float *column = of->columns + i * of->k;
+        double base = node(i, of->count);
+        int64_t l = 0;
+        do {
+            column[l] = (float)pow(base, (double)l);
+        } while (column[l] != 0 && ++l < of->k);
+        memset(column + l, 0, (size_t)(of->k - l) * sizeof(*column));
     }
 }
 
-/* The powers of node i of count, `step` apart, up to the one from which on all are 0: those are there. */
-static void fill_powers(int64_t i, int64_t count, int64_t k, int64_t step, float *powers)
+static carat_status fill_vandermonde(int64_t m, int64_t n, int64_t k, float *a, float *b)
 {
-    double base = node(i, count);
-    for (int64_t l = 0; l < k; l++) {
-        powers[l * step] = (float)pow(base, (double)l);
-        if (powers[l * step] == 0) {
-            return;
-        }
+    float *columns = malloc((size_t)(m * k) * sizeof(*columns));
+    if (!columns) {
+        return fail(CARAT_OUT_OF_HOST_MEMORY, "no memory for %lld numbers", (long long)(m * k));
     }
-}
-
-static void fill_vandermonde(int64_t m, int64_t n, int64_t k, float *a, float *b)
-{
-    memset(a, 0, (size_t)(m * k) * sizeof(*a));
-    memset(b, 0, (size_t)(k * n) * sizeof(*b));
-    for (int64_t i = 0; i < m; i++) {
-        fill_powers(i, m, k, m, a + i);
-    }
-    for (int64_t j = 0; j < n; j++) {
-        fill_powers(j, n, k, 1, b + j * k);
-    }
+    share_out(m, k, make_powers, &(struct powers){m, k, columns});
+    accuracy_transpose(k, m, columns, a);
+    share_out(n, k, make_powers, &(struct powers){n, k, b});
+    free(columns);
+    return CARAT_OK;
 }
 
 static int64_t common_divisor(int64_t x, int64_t y)
@@ -292,9 +305,7 @@ static void fill_ones(enum accuracy_family family, uint64_t seed, int64_t m, int
     while (common_divisor(step, k) != 1) {
         step++;
     }
-    for (int64_t i = 0; i < m * k; i++) {
-        a[i] = 0;
-    }
+    memset(a, 0, (size_t)(m * k) * sizeof(*a));
     for (int64_t i = 0; i < m; i++) {
         int64_t l = family == ACCURACY_IDENTITY      ? i % k
                     : family == ACCURACY_PERMUTATION ? (pick(seed, 0, k) + i % k * step) % k
@@ -305,21 +316,42 @@ static void fill_ones(enum accuracy_family family, uint64_t seed, int64_t m, int
 
 /* ---- The orthogonal family ---- */
 
-/*
- * Column j of Q = H D F: F the cosine transform of k points, D random signs, H a reflection in a random
- * direction v. cosines[t] is cos(pi t / 2k); v has unit length, and its place signs D.
- */
-static void orthogonal_column(int64_t j, int64_t k, const double *cosines, const double *v, double *q)
+/* Columns of a k x k matrix Q: the first ones go to `columns`, and start over where there are more than k. */
+struct orthogonal {
+    int64_t k;
+    const double *cosines; /* [t]: of pi t / 2k */
+    const double *signs;
+    const double *v; /* of unit length */
+    float *columns;
+};
+
+static int64_t next_angle(int64_t angle, int64_t j, int64_t k)
 {
-    double size = sqrt((j == 0 ? 1 : 2) / (double)k);
-    double along = 0;
-    for (int64_t l = 0; l < k; l++) {
-        double sign = pick(7, l, 2) ? 1 : -1;
-        q[l] = sign * size * cosines[(2 * l + 1) * j % (4 * k)];
-        along += q[l] * v[l];
-    }
-    for (int64_t l = 0; l < k; l++) {
-        q[l] -= 2 * along * v[l];
+    angle += 2 * j;
+    return angle < 4 * k ? angle : angle - 4 * k;
+}
+
+/* Q = H D F: F the cosine transform of k points, D random signs, H a reflection in the random direction v. */
+static void make_orthogonal_columns(const void *context, int64_t begin, int64_t end)
+{
+    const struct orthogonal *of = (const struct orthogonal *)context;
+    int64_t k = of->k;
+    for (int64_t at = begin; at < end; at++) {
+        int64_t j = at % k;
+        float *column = of->columns + at * k;
+        double size = sqrt((j == 0 ? 1 : 2) / (double)k);
+        double along = 0;
+        int64_t angle = j; /* (2 l + 1) j, modulo the 4 k of a turn */
+        for (int64_t l = 0; l < k; l++) {
+            along += of->signs[l] * size * of->cosines[angle] * of->v[l];
+            angle = next_angle(angle, j, k);
+        }
+        angle = j;
+        for (int64_t l = 0; l < k; l++) {
+            double q = of->signs[l] * size * of->cosines[angle];
+            column[l] = (float)(q - 2 * along * of->v[l]);
+            angle = next_angle(angle, j, k);
+        }
     }
 }
 
@@ -327,11 +359,14 @@ static void orthogonal_column(int64_t j, int64_t k, const double *cosines, const
 static carat_status fill_orthogonal(uint64_t seed, int64_t m, int64_t n, int64_t k, float *a, float *b)
 {
     double *cosines = malloc((size_t)(6 * k) * sizeof(*cosines));
-    if (!cosines) {
-        return fail(CARAT_OUT_OF_HOST_MEMORY, "no memory for %lld numbers", (long long)(6 * k));
+    float *columns = malloc((size_t)(k * (m > n ? m : n)) * sizeof(*columns));
+    if (!cosines || !columns) {
+        free(cosines);
+        free(columns);
+        return fail(CARAT_OUT_OF_HOST_MEMORY, "no memory for columns of %lld numbers", (long long)k);
     }
     double *v = cosines + 4 * k;
-    double *q = v + k;
+    double *signs = v + k;
     for (int64_t t = 0; t < 4 * k; t++) {
         cosines[t] = cos(acos(-1) * (double)t / (2 * (double)k));
     }
@@ -342,23 +377,15 @@ static carat_status fill_orthogonal(uint64_t seed, int64_t m, int64_t n, int64_t
     }
     for (int64_t l = 0; l < k; l++) {
         v[l] /= sqrt(square);
+        signs[l] = pick(7, l, 2) ? 1 : -1;
     }
-    for (int64_t j = 0; j < m || j < n; j++) {
-        orthogonal_column(j % k, k, cosines, v, q);
-        for (int64_t l = 0; l < k; l++) {
-            if (j < m) {
-                a[j + l * m] = (float)q[l];
-            }
-            if (j < n) {
-                b[l + j * k] = (float)q[l];
-            }
-        }
-    }
+    share_out(m > n ? m : n, k, make_orthogonal_columns, &(struct orthogonal){k, cosines, signs, v, columns});
+    accuracy_transpose(k, m, columns, a);
+    memcpy(b, columns, (size_t)(k * n) * sizeof(*b));
+    free(columns);
     free(cosines);
     return CARAT_OK;
 }
-
-/* ---- All ---- */
 
 carat_status accuracy_fill(enum accuracy_family family, uint64_t seed, int64_t m, int64_t n, int64_t k,
                            float *a, float *b)
@@ -376,8 +403,7 @@ carat_status accuracy_fill(enum accuracy_family family, uint64_t seed, int64_t m
         fill_hilbert(k, n, b);
         return CARAT_OK;
     case ACCURACY_VANDERMONDE:
-        fill_vandermonde(m, n, k, a, b);
-        return CARAT_OK;
+        return fill_vandermonde(m, n, k, a, b);
     case ACCURACY_IDENTITY:
     case ACCURACY_PERMUTATION:
     case ACCURACY_ONE_HOT:

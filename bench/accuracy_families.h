@@ -34,6 +34,9 @@ enum accuracy_family {
 
 const char *accuracy_family_name(enum accuracy_family family);
 
+/* The family of a name; ACCURACY_FAMILIES where there is none. */
+enum accuracy_family accuracy_family_find(const char *name);
+
 /* Whether all elements that matter have exponents near each other. */
 bool accuracy_family_easy(enum accuracy_family family);
 
@@ -43,5 +46,8 @@ bool accuracy_family_exact(enum accuracy_family family);
 /* Fills column-major, packed A (m x k) and B (k x n). The same arguments give the same elements. */
 carat_status accuracy_fill(enum accuracy_family family, uint64_t seed, int64_t m, int64_t n, int64_t k,
                            float *a, float *b);
+
+/* Transposes a column-major, packed matrix. */
+void accuracy_transpose(int64_t rows, int64_t columns, const float *from, float *to);
 
 #endif

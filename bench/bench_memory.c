@@ -184,7 +184,7 @@ static carat_status run_type(struct stage *stage, carat_type type, int64_t n, do
         status = carat_allocate(place->context, CARAT_MEMORY_DEVICE, bytes, &b);
     }
     if (status == CARAT_OK) {
-        status = fill_random(place, type, tile, a, n * n);
+        status = fill_periodic(place, type, tile, RANDOM_PERIOD, a, n * n);
     }
     if (status == CARAT_OK) {
         struct walk walks[3];

@@ -104,10 +104,12 @@ static carat_status compare(const struct entry *entry, const struct references *
 {
     const struct epilogue *epilogue = entry->contender->epilogue;
     struct references own = *references;
-    own.ulps =
-        reference_ulps(&entry->workload.problem); /* which may ask for another accuracy than the others */
+    const carat_gemm_problem *problem =
+        &entry->workload.problem; /* may ask for another accuracy than the others */
+    enum accuracy_family family = entry->workload.arena->family;
+    own.ulps = reference_ulps_on(problem, family);
     if (is_peer(entry->contender)) {
-        own.ulps = fmax(own.ulps, reference_peer_ulps(&entry->workload.problem));
+        own.ulps = fmax(own.ulps, reference_peer_ulps(problem, family));
     }
     if (!epilogue) {
         return workload_check(&entry->workload, &own, verdict);
@@ -131,10 +133,17 @@ static carat_status check(struct entry *entry, const struct references *referenc
     result->launches = contender->launches;
     CARAT_TRY(workload_poison(&entry->workload));
     CARAT_TRY(carat_synchronize(place->context, place->stream));
+    uint64_t safe_before;
+    CARAT_TRY(carat_count_safe(place->context, &safe_before));
     begin = now_seconds();
     CARAT_TRY(contender->functions->run(contender, &entry->workload, 0));
     CARAT_TRY(carat_synchronize(place->context, place->stream));
     result->first_call_us = (prepare_seconds + now_seconds() - begin) * 1e6;
+    uint64_t safe_after;
+    CARAT_TRY(carat_count_safe(place->context, &safe_after));
+    const carat_gemm_problem *problem = &entry->workload.problem;
+    result->safe_share = (double)(safe_after - safe_before) /
+                         ((double)problem->m * (double)problem->n * (double)problem->batch);
     struct verdict verdict;
     CARAT_TRY(compare(entry, references, &verdict));
     result->error = verdict.error;
@@ -323,6 +332,7 @@ static carat_status open_workloads(struct stage *const *stages, int stage_count,
             return fail(CARAT_INVALID_ARGUMENT, "%s runs in none of the stages", contenders[i]->name);
         }
         entry->alive = true;
+        entry->stage->arena.family = options->input;
         carat_gemm_problem own = *problem;
         if (contenders[i]->asks) {
             own.accuracy = contenders[i]->asked;

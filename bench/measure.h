@@ -24,6 +24,7 @@ struct measure_options {
     double seconds;       /* about how long one contender may be timed on one problem */
     int rounds;           /* at most */
     int64_t check_budget; /* multiply-adds of the reference of one problem */
+    enum accuracy_family input;
 };
 
 enum outcome {
@@ -40,6 +41,7 @@ struct result {
     char reason[300];
     char plan[400];
     double error;         /* max |d - ref| / (|A||B|) */
+    double safe_share;    /* of D, that close accuracy left to its safe path: see carat_count_safe() */
     double first_call_us; /* plan, kernel loading and all; with the wait for its end */
     double time_us;       /* median over the rounds, as calls on a stream */
     double graph_time_us; /* the same as replays of a graph */

@@ -262,6 +262,26 @@ double reference_ulps(const carat_gemm_problem *problem)
     return ulps;
 }
 
+double reference_ulps_on(const carat_gemm_problem *problem, enum accuracy_family family)
+{
+    double k = problem->k > 1 ? (double)problem->k : 1;
+    if (family == ACCURACY_NORMAL || wants_best(problem)) {
+        return reference_ulps(problem); /* the latter is a bound for any numbers */
+    }
+    if (problem->accuracy == CARAT_ACCURACY_FAST) {
+        /* 2^-11 of either factor at the most; but of a denormal one tf32 may keep nothing. */
+        return family == ACCURACY_DENORMALS ? 0x1p24 : 0x1p14 + 2 * k;
+    }
+    if (accuracy_family_exact(family)) {
+        return 0;
+    }
+    /*
+     * A sum of numbers of one sign grows to |A||B| and is rounded k times on the way: k at the worst, and a few times
+     * sqrt(k) / 2 as roundings go either way.
+     */
+    return 32 + sqrt(k);
+}
+
 double larger_or_nan(double x, double y) { return isnan(x) || x > y ? x : y; }
 
 /* Half a unit in the last place of 1. */
@@ -283,7 +303,7 @@ static double half_ulp(carat_type type)
     }
 }
 
-double reference_peer_ulps(const carat_gemm_problem *problem)
+double reference_peer_ulps(const carat_gemm_problem *problem, enum accuracy_family family)
 {
     /* The parts of a split k, rounded to D's type before they are added: their errors cancel like those of sums. */
     double k = problem->k > 1 ? (double)problem->k : 1;
@@ -292,7 +312,7 @@ double reference_peer_ulps(const carat_gemm_problem *problem)
     if (wants_best(problem)) {
         own.accuracy = CARAT_ACCURACY_STANDARD; /* no peer has the best */
     }
-    return reference_ulps(&own) + parts / half_ulp(CARAT_F32);
+    return reference_ulps_on(&own, family) + parts / half_ulp(CARAT_F32);
 }
 
 struct verdict reference_compare(const struct reference *reference, const void *d, double ulps)

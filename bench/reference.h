@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "accuracy_families.h"
 #include "carat/carat.h"
 
 /* A matrix's elements; those of a long array may repeat: element i is elements[(first + i) % period]. */
@@ -76,8 +77,14 @@ carat_status reference_finish(const struct reference *plain, const struct source
  */
 double reference_ulps(const carat_gemm_problem *problem);
 
+/*
+ * The same of inputs of a family, which need not be of mean 0: errors may add up, and where few products make up an
+ * entry they do not cancel. 0 where no chain of multiply-adds makes an error.
+ */
+double reference_ulps_on(const carat_gemm_problem *problem, enum accuracy_family family);
+
 /* The same for a peer, which is timed against Carat though it rounds between: cuBLAS does on odd 16-bit shapes. */
-double reference_peer_ulps(const carat_gemm_problem *problem);
+double reference_peer_ulps(const carat_gemm_problem *problem, enum accuracy_family family);
 
 /*
  * Compares. d is the host's copy of the whole of D (all problems of the batch). A difference is allowed up

@@ -105,6 +105,8 @@ json_t *report_result(const struct contender *contender, const carat_gemm_proble
     bool compared = result->outcome == OUTCOME_TIMED || result->outcome == OUTCOME_WRONG;
     json_object_set_new(line, "error",
                         compared && isfinite(result->error) ? json_real(result->error) : json_null());
+    bool close = contender->accuracy && strcmp(contender->accuracy, "close") == 0;
+    json_object_set_new(line, "safe_share", compared && close ? json_real(result->safe_share) : json_null());
     json_object_set_new(line, "plan", json_string(result->plan));
     json_object_set_new(line, "sm_clock_mhz", json_known(result->sm_clock_mhz));
     json_object_set_new(line, "power_w", json_known(result->power_w));

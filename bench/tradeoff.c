@@ -131,7 +131,7 @@ static carat_status take_rate(const json_t *line, struct tradeoff *tradeoff)
     int64_t side = tradeoff->side;
     if (!says(line, "kind", "result") || !says(line, "outcome", "timed") || !says(line, "layout", "NN") ||
         !is_number(line, "m", side) || !is_number(line, "n", side) || !is_number(line, "k", side) ||
-        !is_number(line, "batch", 1)) {
+        !is_number(line, "batch", 1) || (json_object_get(line, "input") && !says(line, "input", "normal"))) {
         return CARAT_OK;
     }
     for (int i = 0; i < tradeoff->count; i++) {

@@ -52,15 +52,21 @@ carat_status place_memset(struct place *place, void *pointer, int byte, size_t b
 
 static int64_t round_up(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
 
-static void release(struct arena *arena)
+static void release_inputs(struct arena *arena)
 {
     if (arena->place) {
         carat_release(arena->place->context, arena->inputs);
-        carat_release(arena->place->context, arena->outputs);
     }
     arena->inputs = NULL;
-    arena->outputs = NULL;
     arena->input_elements = 0;
+}
+
+static void release_outputs(struct arena *arena)
+{
+    if (arena->place) {
+        carat_release(arena->place->context, arena->outputs);
+    }
+    arena->outputs = NULL;
     arena->output_bytes = 0;
 }
 
@@ -77,7 +83,8 @@ static void release_bias(struct arena *arena)
 
 void arena_free(struct arena *arena)
 {
-    release(arena);
+    release_inputs(arena);
+    release_outputs(arena);
     release_bias(arena);
     if (arena->place) {
         carat_release(arena->place->context, arena->one);
@@ -87,11 +94,11 @@ void arena_free(struct arena *arena)
     *arena = (struct arena){.place = arena->place};
 }
 
-carat_status fill_random(struct place *place, carat_type type, const void *tile, void *pointer,
-                         int64_t elements)
+carat_status fill_periodic(struct place *place, carat_type type, const void *tile, int64_t period,
+                           void *pointer, int64_t elements)
 {
     size_t size = carat_type_size(type);
-    int64_t done = elements < RANDOM_PERIOD ? elements : RANDOM_PERIOD;
+    int64_t done = elements < period ? elements : period;
     CARAT_TRY(carat_copy(place->context, pointer, tile, (size_t)done * size, place->stream));
     while (done < elements) { /* the tile is there once; the rest are copies, twice as much each time */
         int64_t more = elements - done < done ? elements - done : done;
@@ -109,6 +116,103 @@ carat_status make_random_tile(carat_type type, void **tile)
         return fail(CARAT_OUT_OF_HOST_MEMORY, "no memory for %d random numbers", RANDOM_PERIOD);
     }
     generate(type, FAMILY_NORMAL, 1, RANDOM_PERIOD, *tile);
+    return CARAT_OK;
+}
+
+/* Whether what was made for one problem serves another, whatever accuracy that asks for. */
+static bool same_operands(const carat_gemm_problem *x, const carat_gemm_problem *y)
+{
+    return x->m == y->m && x->n == y->n && x->k == y->k && x->batch == y->batch && x->op_a == y->op_a &&
+           x->op_b == y->op_b;
+}
+
+/* Whether the arena's tile is one of the workload's operands. */
+static bool has_tile(const struct arena *arena, const struct workload *workload)
+{
+    return arena->tile && arena->type == workload->problem.type_a && arena->tile_family == arena->family &&
+           (arena->family == ACCURACY_NORMAL || same_operands(&arena->tile_problem, &workload->problem));
+}
+
+/* Puts a packed matrix of rows x columns where its problem wants it. */
+static void lay_out(carat_op op, int64_t rows, int64_t columns, const float *from, float *to)
+{
+    if (op == CARAT_TRANSPOSE) {
+        accuracy_transpose(rows, columns, from, to);
+    } else {
+        memcpy(to, from, (size_t)(rows * columns) * sizeof(*to));
+    }
+}
+
+/* A and B of a family, of each problem of the batch, as one set of the workload holds them. */
+static carat_status fill_set(const struct workload *workload, float *set)
+{
+    const carat_gemm_problem *problem = &workload->problem;
+    int64_t m = problem->m;
+    int64_t n = problem->n;
+    int64_t k = problem->k;
+    float *a = malloc((size_t)(m * k + k * n) * sizeof(*a));
+    if (!a) {
+        return fail(CARAT_OUT_OF_HOST_MEMORY, "no memory for operands of %lld x %lld x %lld", (long long)m,
+                    (long long)n, (long long)k);
+    }
+    float *b = a + m * k;
+    carat_status status = CARAT_OK;
+    for (int64_t i = 0; i < problem->batch && status == CARAT_OK; i++) {
+        status = accuracy_fill(workload->arena->family, (uint64_t)i + 1, m, n, k, a, b);
+        if (status == CARAT_OK) {
+            lay_out(problem->op_a, m, k, a, set + i * m * k);
+            lay_out(problem->op_b, k, n, b, set + workload->b_first + i * k * n);
+        }
+    }
+    free(a);
+    return status;
+}
+
+static bool is_packed(const carat_gemm_problem *problem)
+{
+    bool trans_a = problem->op_a == CARAT_TRANSPOSE;
+    bool trans_b = problem->op_b == CARAT_TRANSPOSE;
+    return problem->lda == (trans_a ? problem->k : problem->m) &&
+           problem->ldb == (trans_b ? problem->n : problem->k) &&
+           (problem->batch == 1 ||
+            (problem->stride_a == problem->m * problem->k && problem->stride_b == problem->k * problem->n));
+}
+
+/* Operands of another family than the random numbers are a set of the workload, and are made anew for each. */
+static carat_status make_family_tile(const struct workload *workload)
+{
+    struct arena *arena = workload->arena;
+    const carat_gemm_problem *problem = &workload->problem;
+    const char *name = accuracy_family_name(arena->family);
+    if (problem->type_a != CARAT_F32 || problem->type_b != CARAT_F32 || !is_packed(problem)) {
+        return fail(CARAT_UNSUPPORTED, "inputs of family %s are packed matrices of f32", name);
+    }
+    arena->period = workload->set_elements;
+    arena->tile = calloc((size_t)arena->period, sizeof(float));
+    if (!arena->tile) {
+        return fail(CARAT_OUT_OF_HOST_MEMORY, "no memory for inputs of family %s (%lld elements)", name,
+                    (long long)arena->period);
+    }
+    return fill_set(workload, arena->tile);
+}
+
+static carat_status make_tile(const struct workload *workload)
+{
+    struct arena *arena = workload->arena;
+    carat_type type = workload->problem.type_a;
+    free(arena->tile);
+    arena->tile = NULL;
+    arena->period = RANDOM_PERIOD;
+    carat_status status =
+        arena->family == ACCURACY_NORMAL ? make_random_tile(type, &arena->tile) : make_family_tile(workload);
+    if (status != CARAT_OK) {
+        free(arena->tile);
+        arena->tile = NULL;
+        return status;
+    }
+    arena->type = type;
+    arena->tile_family = arena->family;
+    arena->tile_problem = workload->problem;
     return CARAT_OK;
 }
 
@@ -144,10 +248,11 @@ carat_status workload_make_bias(const struct workload *workload)
     return CARAT_OK;
 }
 
-static int count_sets(const struct place *place, double set_bytes)
+static int count_sets(const struct arena *arena, double set_bytes)
 {
+    const struct place *place = arena->place;
     double cache = place->cuda ? (double)place->info.l2_bytes : HOST_CACHE_BYTES;
-    if (set_bytes >= 8 * cache) {
+    if (arena->one_set || set_bytes >= 8 * cache) {
         return 1; /* what stays in the cache from the run before is a small part */
     }
     double sets = 2 * cache / set_bytes + 1;
@@ -170,7 +275,7 @@ carat_status workload_open(struct arena *arena, const carat_gemm_problem *proble
     };
     double set_bytes = (double)workload->set_elements * (double)size +
                        (double)workload->output_elements * (double)result_size;
-    workload->sets = count_sets(arena->place, set_bytes);
+    workload->sets = count_sets(arena, set_bytes);
     if (is_float8(problem->type_a) && !arena->one) {
         static const float one = 1;
         CARAT_TRY(place_upload(arena->place, &one, sizeof(one), &arena->one));
@@ -178,22 +283,27 @@ carat_status workload_open(struct arena *arena, const carat_gemm_problem *proble
 
     int64_t input_elements = workload->set_elements * workload->sets;
     size_t output_bytes = (size_t)workload->output_elements * result_size * (size_t)workload->sets;
-    bool same_inputs = arena->type == problem->type_a && arena->input_elements >= input_elements;
-    if (same_inputs && arena->output_bytes >= output_bytes) {
+    /* What is too small is released before anything is allocated: there may be no room for both. */
+    bool same_inputs = has_tile(arena, workload) && arena->input_elements >= input_elements;
+    if (!same_inputs) {
+        release_inputs(arena);
+    }
+    if (arena->output_bytes < output_bytes) {
+        release_outputs(arena);
+        CARAT_TRY(carat_allocate(arena->place->context, CARAT_MEMORY_DEVICE, output_bytes, &arena->outputs));
+        arena->output_bytes = output_bytes;
+    }
+    if (same_inputs) {
         return CARAT_OK;
     }
-    release(arena);
-    if (!arena->tile || arena->type != problem->type_a) {
-        free(arena->tile);
-        arena->type = problem->type_a;
-        CARAT_TRY(make_random_tile(problem->type_a, &arena->tile));
+    if (!has_tile(arena, workload)) {
+        CARAT_TRY(make_tile(workload));
     }
     CARAT_TRY(carat_allocate(arena->place->context, CARAT_MEMORY_DEVICE, (size_t)input_elements * size,
                              &arena->inputs));
-    CARAT_TRY(carat_allocate(arena->place->context, CARAT_MEMORY_DEVICE, output_bytes, &arena->outputs));
-    arena->output_bytes = output_bytes;
     arena->input_elements = input_elements;
-    return fill_random(arena->place, arena->type, arena->tile, arena->inputs, input_elements);
+    return fill_periodic(arena->place, arena->type, arena->tile, arena->period, arena->inputs,
+                         input_elements);
 }
 
 const void *workload_a(const struct workload *workload, int set)
@@ -236,14 +346,15 @@ double workload_bytes(const carat_gemm_problem *problem)
 carat_status references_compute(const struct workload *workload, int64_t budget,
                                 struct references *references)
 {
-    *references = (struct references){.ulps = reference_ulps(&workload->problem)};
+    const struct arena *arena = workload->arena;
+    *references = (struct references){.ulps = reference_ulps_on(&workload->problem, arena->family)};
     int64_t batch = workload->problem.batch;
     const int64_t problems[] = {0, batch / 3, batch / 2, batch - 1};
     for (int i = 0; i < 4; i++) {
         if (i > 0 && problems[i] == problems[i - 1]) {
             continue;
         }
-        struct source a = {workload->problem.type_a, workload->arena->tile, 0, RANDOM_PERIOD};
+        struct source a = {workload->problem.type_a, arena->tile, 0, arena->period};
         struct source b = a;
         b.type = workload->problem.type_b; /* 8-bit floats of one type are numbers of the other too */
         b.first = workload->b_first;

@@ -8,7 +8,8 @@
  *
  * There are as many sets as it takes to exceed the last cache twice over; runs go round them, so that no
  * run finds its operands in the cache from the run before. The random numbers repeat with a prime period, so
- * the host knows every element without keeping a copy.
+ * the host knows every element without keeping a copy. Operands of another family than normal are made for
+ * their problem, and all sets hold the same.
  */
 #ifndef CARAT_BENCH_WORKLOAD_H
 #define CARAT_BENCH_WORKLOAD_H
@@ -16,6 +17,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "accuracy_families.h"
 #include "carat/carat.h"
 #include "reference.h"
 
@@ -40,15 +42,20 @@ enum { RANDOM_PERIOD = 4194301 };
 /* One period of random numbers; free() it. */
 carat_status make_random_tile(carat_type type, void **tile);
 
-/* Fills memory of the place with the tile over and over, and waits for that. */
-carat_status fill_random(struct place *place, carat_type type, const void *tile, void *pointer,
-                         int64_t elements);
+/* Fills memory of the place with a tile of `period` elements over and over, and waits for that. */
+carat_status fill_periodic(struct place *place, carat_type type, const void *tile, int64_t period,
+                           void *pointer, int64_t elements);
 
 /* The two arrays; they grow with the largest workload and are kept between cases of one type. */
 struct arena {
     struct place *place;
+    bool one_set;                /* of operands, as nothing is timed */
+    enum accuracy_family family; /* of the operands that workloads ask for; any but NORMAL are f32 */
     carat_type type;
     void *tile; /* one period of the inputs, on the host */
+    int64_t period;
+    enum accuracy_family tile_family;
+    carat_gemm_problem tile_problem; /* that the tile was made for, where it is not of random numbers */
     void *inputs;
     int64_t input_elements; /* filled so far */
     void *outputs;
@@ -94,8 +101,7 @@ double workload_bytes(const carat_gemm_problem *problem);
 struct references {
     struct reference items[4];
     int count;
-    double
-        ulps; /* that a result may be off, see reference_compare(); by default what reference_ulps() says */
+    double ulps; /* that a result may be off, see reference_compare(); by default by reference_ulps_on() */
 };
 
 carat_status references_compute(const struct workload *workload, int64_t budget,

@@ -17,7 +17,7 @@
 #include "status.h"
 #include "tradeoff.h"
 
-enum { MOST_DEPTHS = 32, MOST_RATE_FILES = 16 };
+enum { MOST_DEPTHS = 32, MOST_RATE_FILES = 16, MOST_ELEMENTS = 1 << 24, LEAST_SIDE = 64 };
 
 /* A contender with one of its settings: what a column of the results stands for. */
 struct setting {
@@ -39,11 +39,19 @@ struct accuracy {
     struct field field;
     FILE *table;
     FILE *json;
+    struct accuracy_input input;
+    int64_t side;
+    int64_t seed;
     int64_t entries;
     int64_t depths[MOST_DEPTHS];
     int depth_count;
+    double begin;
+    double time_limit; /* seconds; 0: there is none */
+    double seconds[SETTING_COUNT];
     int measured;
-    int over; /* settings of Carat that were over their bound */
+    int over;  /* settings of Carat that were over their bound */
+    int cases; /* so far, with those left out */
+    int left_out;
 };
 
 /* ---- What is printed and written -------------------------------------------------------------------- */
@@ -114,9 +122,9 @@ static void print_line(FILE *out, const struct outcome_line *line)
 
 /* One setting on an input. The first that succeeds of the peers is who the others stand beside. */
 static carat_status measure_setting(struct accuracy *accuracy, const struct setting *setting,
-                                    struct accuracy_input *input, struct accuracy_errors *peer,
-                                    const char **peer_name)
+                                    struct accuracy_errors *peer, const char **peer_name)
 {
+    struct accuracy_input *input = &accuracy->input;
     int at = field_find(&accuracy->field, setting->contender);
     if (at < 0) {
         return CARAT_OK;
@@ -152,24 +160,43 @@ static carat_status measure_setting(struct accuracy *accuracy, const struct sett
 
 static carat_status measure_case(struct accuracy *accuracy, const struct accuracy_case *what)
 {
-    struct accuracy_input input;
     const struct field *field = &accuracy->field;
-    progress("%s, k = %lld", accuracy_family_name(what->family), (long long)what->k);
+    struct accuracy_input *input = &accuracy->input;
     carat_status status =
-        accuracy_input_open(field->open_stages, field->stage_count, what, accuracy->entries, &input);
+        accuracy_input_open(field->open_stages, field->stage_count, what, accuracy->entries, input);
     progress_end();
-    if (status == CARAT_OK) {
-        int64_t compared = input.truth.row_count * input.truth.column_count;
-        fprintf(accuracy->table, "%s %lld x %lld x %lld, %lld entries\n", accuracy_family_name(what->family),
-                (long long)what->m, (long long)what->n, (long long)what->k, (long long)compared);
-    }
+    CARAT_TRY(status);
+    int64_t compared = input->truth.row_count * input->truth.column_count;
+    fprintf(accuracy->table, "%s %lld x %lld x %lld, %lld entries\n", accuracy_family_name(what->family),
+            (long long)what->m, (long long)what->n, (long long)what->k, (long long)compared);
     struct accuracy_errors peer = {0};
     const char *peer_name = NULL;
-    for (int i = 0; i < SETTING_COUNT && status == CARAT_OK; i++) {
-        status = measure_setting(accuracy, &settings[i], &input, &peer, &peer_name);
+    for (int i = 0; i < SETTING_COUNT; i++) {
+        double begin = now_seconds();
+        CARAT_TRY(measure_setting(accuracy, &settings[i], &peer, &peer_name));
+        accuracy->seconds[i] += now_seconds() - begin;
     }
-    accuracy_input_close(&input);
-    return status;
+    return CARAT_OK;
+}
+
+/* Says that there is no time for a case. */
+static carat_status leave_out(struct accuracy *accuracy, const struct accuracy_case *what)
+{
+    const char *family = accuracy_family_name(what->family);
+    char reason[64];
+    snprintf(reason, sizeof(reason), "no time left of %g s", accuracy->time_limit);
+    accuracy->left_out++;
+    fprintf(accuracy->table, "%s %lld x %lld x %lld is left out: %s\n", family, (long long)what->m,
+            (long long)what->n, (long long)what->k, reason);
+    if (!accuracy->json) {
+        return CARAT_OK;
+    }
+    json_t *json = json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:s}", "kind", "skipped", "family", family, "m",
+                             (json_int_t)what->m, "n", (json_int_t)what->n, "k", (json_int_t)what->k, "seed",
+                             (json_int_t)what->seed, "reason", reason);
+    bool written = report_line(accuracy->json, json);
+    json_decref(json);
+    return written ? CARAT_OK : fail(CARAT_INVALID_ARGUMENT, "cannot write the results");
 }
 
 /* ---- Drawing ---------------------------------------------------------------------------------------- */
@@ -225,23 +252,43 @@ static bool parse_depths(const char *text, struct accuracy *accuracy)
     return false;
 }
 
-/* The family of a name; -1 where there is none. */
-static int find_family(const char *name)
+static const char *const peers[] = {"cublas", "openblas"};
+enum { PEER_COUNT = sizeof(peers) / sizeof(peers[0]) };
+
+/* "cublas,openblas", of which any may be missing; "none" has none. */
+static bool parse_peers(const char *text, bool *wanted)
 {
-    for (int family = 0; family < ACCURACY_FAMILIES; family++) {
-        if (strcmp(accuracy_family_name((enum accuracy_family)family), name) == 0) {
-            return family;
+    bool none = strcmp(text, "none") == 0;
+    while (!none) {
+        size_t length = strcspn(text, ",");
+        int peer = 0;
+        while (peer < PEER_COUNT &&
+               (strlen(peers[peer]) != length || strncmp(peers[peer], text, length) != 0)) {
+            peer++;
         }
+        if (peer == PEER_COUNT) {
+            return false;
+        }
+        wanted[peer] = true;
+        if (text[length] == '\0') {
+            return true;
+        }
+        text += length + 1;
     }
-    return -1;
+    return true;
 }
 
-static carat_status open_field(struct accuracy *accuracy, carat_device_kind kind, int index)
+/*
+ * NULL for wanted: the first one that is there. On a GPU that spares OpenBLAS, whose product of denormal numbers may take
+ * a hundred times as long as of others.
+ */
+static carat_status open_field(struct accuracy *accuracy, carat_device_kind kind, int index,
+                               const bool *wanted)
 {
     CARAT_TRY(field_open(kind, index, &accuracy->field));
-    static const char *const peers[] = {"cublas", "openblas"};
-    for (int i = 0; i < 2; i++) {
-        carat_status status = field_add_peer(&accuracy->field, peers[i]);
+    for (int i = 0; i < PEER_COUNT; i++) {
+        bool adds = wanted ? wanted[i] : accuracy->field.count == 0;
+        carat_status status = adds ? field_add_peer(&accuracy->field, peers[i]) : CARAT_OK;
         if (status == CARAT_UNSUPPORTED) {
             fprintf(accuracy->table, "%s is left out: %s\n", peers[i], carat_last_message());
         } else {
@@ -251,20 +298,71 @@ static carat_status open_field(struct accuracy *accuracy, carat_device_kind kind
     return field_add_carat(&accuracy->field);
 }
 
-static carat_status measure_all(struct accuracy *accuracy, int only, int64_t side, int64_t seed)
+/* m and n of products of this k: a long k has the fewer rows and columns, for A and B would take too long to make. */
+static int64_t side_of(const struct accuracy *accuracy, int64_t k)
+{
+    int64_t most = MOST_ELEMENTS / k > LEAST_SIDE ? MOST_ELEMENTS / k : LEAST_SIDE;
+    return accuracy->side < most ? accuracy->side : most;
+}
+
+/*
+ * The families at one depth; ACCURACY_FAMILIES for only: all of them. A case is begun where there is time for one as
+ * long as the longest of this depth so far.
+ */
+static carat_status measure_depth(struct accuracy *accuracy, int64_t k, enum accuracy_family only, int cases)
+{
+    int64_t side = side_of(accuracy, k);
+    double longest = 0;
+    for (int family = 0; family < ACCURACY_FAMILIES; family++) {
+        if (only != ACCURACY_FAMILIES && (int)only != family) {
+            continue;
+        }
+        struct accuracy_case what = {(enum accuracy_family)family, (uint64_t)accuracy->seed, side, side, k};
+        progress("%d of %d: %s, k = %lld", ++accuracy->cases, cases, accuracy_family_name(what.family),
+                 (long long)k);
+        double begin = now_seconds();
+        if (accuracy->time_limit > 0 && begin - accuracy->begin + longest > accuracy->time_limit) {
+            progress_end();
+            CARAT_TRY(leave_out(accuracy, &what));
+            continue;
+        }
+        CARAT_TRY(measure_case(accuracy, &what));
+        double seconds = now_seconds() - begin;
+        longest = seconds > longest ? seconds : longest;
+    }
+    return CARAT_OK;
+}
+
+static carat_status measure_all(struct accuracy *accuracy, enum accuracy_family only)
 {
     fprintf(accuracy->table, "carat %s on %s\nerrors in 2^-24 |A||B|; * that of the first one named\n",
             carat_version(), accuracy->field.stages[0].place.info.name);
     fprintf(accuracy->table, "  %-18s %12s %12s %9s %8s %8s\n", "", "max", "mean", "misround", "max *",
             "mean *");
-    for (int family = 0; family < ACCURACY_FAMILIES; family++) {
-        for (int i = 0; i < accuracy->depth_count && (only < 0 || only == family); i++) {
-            struct accuracy_case what = {(enum accuracy_family)family, (uint64_t)seed, side, side,
-                                         accuracy->depths[i]};
-            CARAT_TRY(measure_case(accuracy, &what));
-        }
+    int cases = accuracy->depth_count * (only == ACCURACY_FAMILIES ? ACCURACY_FAMILIES : 1);
+    for (int i = 0; i < accuracy->depth_count; i++) {
+        CARAT_TRY(measure_depth(accuracy, accuracy->depths[i], only, cases));
     }
     return CARAT_OK;
+}
+
+/* What was done, and what took how long. */
+static void print_totals(const struct accuracy *accuracy)
+{
+    FILE *table = accuracy->table;
+    const struct accuracy_seconds *seconds = &accuracy->input.seconds;
+    fprintf(table, "seconds: inputs %.1f, their copies %.1f, true entries %.1f", seconds->fill,
+            seconds->upload, seconds->truth);
+    for (int i = 0; i < SETTING_COUNT; i++) {
+        if (field_find(&accuracy->field, settings[i].contender) >= 0) {
+            fprintf(table, ", %s %s %.1f", settings[i].contender, settings[i].name, accuracy->seconds[i]);
+        }
+    }
+    fprintf(table, "\n%d measured, %d over their bound", accuracy->measured, accuracy->over);
+    if (accuracy->left_out > 0) {
+        fprintf(table, "; %d cases left out for want of time", accuracy->left_out);
+    }
+    fputc('\n', table);
 }
 
 int command_accuracy(int argc, char **argv)
@@ -273,11 +371,14 @@ int command_accuracy(int argc, char **argv)
     const char *family = NULL;
     const char *depths = NULL;
     const char *json_path = NULL;
+    const char *against = NULL;
+    bool peers_wanted[PEER_COUNT] = {false};
     struct drawing drawing = {0};
     int64_t side = 0;
     bool side_given = false;
     int64_t entries = 4096;
     int64_t seed = 1;
+    double time_limit = 0;
     const struct option options[] = {
         {.name = "--device",
          .kind = OPTION_TEXT,
@@ -294,7 +395,9 @@ int command_accuracy(int argc, char **argv)
          .target = &side,
          .value = "N",
          .given = &side_given,
-         .help = "m and n (512); of the products whose rates are drawn (4096)"},
+         .help =
+             "m and n (512), fewer where k is so long that A would have more than 2^24 elements, but not\n"
+             "under 64 then; of the products whose rates are drawn (4096)"},
         {.name = "--depths",
          .kind = OPTION_TEXT,
          .target = &depths,
@@ -304,12 +407,25 @@ int command_accuracy(int argc, char **argv)
          .kind = OPTION_COUNT,
          .target = &entries,
          .value = "N",
-         .help = "how many entries are compared at the least, beyond 256 x 256 (4096); 0 for all"},
+         .help = "how many entries are compared at the least, beyond 256 x 256 or 2^30 products (4096); 0 "
+                 "for all"},
         {.name = "--seed",
          .kind = OPTION_COUNT,
          .target = &seed,
          .value = "N",
          .help = "where random numbers start (1)"},
+        {.name = "--against",
+         .kind = OPTION_TEXT,
+         .target = &against,
+         .value = "LIST",
+         .help =
+             "who is measured beside, where he is installed: cublas, openblas, both with a comma, or none.\n"
+             "Default: cublas, or openblas where there is no cublas"},
+        {.name = "--time-limit",
+         .kind = OPTION_REAL,
+         .target = &time_limit,
+         .value = "S",
+         .help = "begin no case that would not be done by then, in the order of --depths (no limit)"},
         {.name = "--json",
          .kind = OPTION_TEXT,
          .target = &json_path,
@@ -331,8 +447,8 @@ int command_accuracy(int argc, char **argv)
         .description =
             "Multiplies f32 matrices of many families with every setting of accuracy, and prints the\n"
             "largest and the mean |D - true| / (|A||B|), entry by entry, against sums of twice the\n"
-            "precision of f64; and how many entries are not the f32 nearest to the truth. cuBLAS and\n"
-            "OpenBLAS, where they are installed, are measured beside and not judged.",
+            "precision of f64; and how many entries are not the f32 nearest to the truth. cuBLAS or\n"
+            "OpenBLAS, where it is installed, is measured beside and not judged.",
         .options = options,
         .option_count = sizeof(options) / sizeof(options[0]),
         .notes =
@@ -351,11 +467,14 @@ int command_accuracy(int argc, char **argv)
     carat_device_kind kind;
     int index;
     struct accuracy accuracy = {
+        .seed = seed,
         .entries = entries,
+        .begin = now_seconds(),
+        .time_limit = time_limit,
         .table = json_path && strcmp(json_path, "-") == 0 ? stderr : stdout,
     };
-    int only = family ? find_family(family) : -1;
-    if (family && only < 0) {
+    enum accuracy_family only = family ? accuracy_family_find(family) : ACCURACY_FAMILIES;
+    if (family && only == ACCURACY_FAMILIES) {
         return usage_error(argv[0], "there is no family '%s'", family);
     }
     if (!parse_device(device, &kind, &index)) {
@@ -373,6 +492,14 @@ int command_accuracy(int argc, char **argv)
     }
     if (side < 1 || side > 65536) {
         return usage_error(argv[0], "--size is %lld, but should be from 1 to 65536", (long long)side);
+    }
+    accuracy.side = side;
+    if (against && !parse_peers(against, peers_wanted)) {
+        return usage_error(argv[0], "--against is '%s', but should be of cublas and openblas, or none",
+                           against);
+    }
+    if (time_limit < 0) {
+        return usage_error(argv[0], "--time-limit is %g, but should not be less than 0", time_limit);
     }
     if ((drawing.from == NULL) != (drawing.plot == NULL) ||
         (drawing.from != NULL) != (drawing.rate_count > 0)) {
@@ -393,7 +520,7 @@ int command_accuracy(int argc, char **argv)
             return command_failed(argv[0], "cannot write %s", json_path);
         }
     }
-    carat_status status = open_field(&accuracy, kind, index);
+    carat_status status = open_field(&accuracy, kind, index, against ? peers_wanted : NULL);
     if (status == CARAT_OK && accuracy.json) {
         json_t *head = report_head(&accuracy.field.stages[0].place, accuracy.field.contenders,
                                    accuracy.field.count, NULL);
@@ -403,13 +530,14 @@ int command_accuracy(int argc, char **argv)
         json_decref(head);
     }
     if (status == CARAT_OK) {
-        status = measure_all(&accuracy, only, side, seed);
+        status = measure_all(&accuracy, only);
     }
     exit_code = status == CARAT_OK ? EXIT_OK : command_failed(argv[0], "%s", carat_last_message());
-    fprintf(accuracy.table, "%d measured, %d over their bound\n", accuracy.measured, accuracy.over);
+    print_totals(&accuracy);
     if (accuracy.json && accuracy.json != stdout && fclose(accuracy.json) != 0) {
         exit_code = command_failed(argv[0], "cannot write %s", json_path);
     }
+    accuracy_input_close(&accuracy.input);
     field_close(&accuracy.field);
     return exit_code == EXIT_OK && accuracy.over > 0 ? EXIT_FAILED : exit_code;
 }

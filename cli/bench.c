@@ -121,6 +121,9 @@ static void print_case(const struct bench *bench, const char *name, const carat_
                     ceiling_short_name(floor.bound->name));
         }
     }
+    if (results[0].safe_share > 0) {
+        fprintf(bench->table, "  %.0f%% safe", results[0].safe_share * 100);
+    }
     if (ratios->best > 0) {
         fprintf(bench->table, "  %.3f", ratios->best);
         print_ratio(bench->table, "calls", ratios->calls);
@@ -197,6 +200,7 @@ static carat_status bench_shape(struct bench *bench, const char *file, const str
         json_object_set_new(line, "peer",
                             peer.at >= 0 ? json_string(bench->field.contenders[peer.at]->name) : json_null());
         json_object_set_new(line, "file", json_string(file));
+        json_object_set_new(line, "input", json_string(accuracy_family_name(bench->measure.input)));
         if (!write_json(bench, line)) {
             count_skip(bench, who, "the JSON could not be written");
             bench->wrong++;
@@ -230,6 +234,9 @@ static void print_head(const struct bench *bench)
         fprintf(bench->table, ", %s %s", contender->name, contender->version);
     }
     fputc('\n', bench->table);
+    if (bench->measure.input != ACCURACY_NORMAL) {
+        fprintf(bench->table, "inputs of family %s\n", accuracy_family_name(bench->measure.input));
+    }
     if (bench->every_row) {
         fprintf(bench->table, "%-34s %13s  %7s  %18s\n", "", "the plan takes", "over", "the best way");
         return;
@@ -448,6 +455,7 @@ struct request {
     const char *filter;
     const char *ceilings_path;
     const char *layout;
+    const char *input;
     int64_t size;
     int64_t random;
     int64_t seed;
@@ -492,7 +500,9 @@ static int run_request(struct bench *bench, const char *command, const struct re
     }
     if (request->random > 0) {
         struct draw draw = {
-            .dtypes = request->filter ? request->filter : "bf16,f16,tf32,e4m3,s8",
+            .dtypes = request->filter                           ? request->filter
+                      : bench->measure.input != ACCURACY_NORMAL ? "f32,f32-close"
+                                                                : "bf16,f16,tf32,e4m3,s8",
             .seed = (uint64_t)request->seed,
             .largest_side = request->size ? request->size : 16384,
             .most_operations = request->largest * 1e9,
@@ -511,7 +521,7 @@ int command_bench(int argc, char **argv)
     int64_t rounds = 20;
     bool summary_only = false;
     bool every_row = false;
-    struct request request = {.layout = "TN", .seed = 1};
+    struct request request = {.layout = "TN", .input = "normal", .seed = 1};
     const struct option options[] = {
         {.name = "--shapes",
          .kind = OPTION_TEXT,
@@ -568,6 +578,13 @@ int command_bench(int argc, char **argv)
          .target = &request.layout,
          .value = "LAYOUT",
          .help = "--epilogues: NN, NT, TN or TT (TN)"},
+        {.name = "--input",
+         .kind = OPTION_TEXT,
+         .target = &request.input,
+         .value = "FAMILY",
+         .help =
+             "--shapes and --random: what A and B hold, of the families of 'carat accuracy' (normal); any\n"
+             "other than normal is of f32 alone, and other types are left out"},
         {.name = "--device",
          .kind = OPTION_TEXT,
          .target = &device,
@@ -635,6 +652,7 @@ int command_bench(int argc, char **argv)
         .notes =
             "host us: the host's time in a call of Carat's on a stream that is not full, and the kernels\n"
             "launched, where there are several.\n"
+            "safe: how much of D close accuracy left to its safe path.\n"
             "share: the time that the ceiling of its unit allows, over the time taken; and the same of the\n"
             "memory, where that is the limit that binds.\n"
             "ratio: the time of the better of cublas and cublaslt (where there is none, of the best peer) "
@@ -662,6 +680,13 @@ int command_bench(int argc, char **argv)
     if (every_row && (!(request.shapes || request.random) || request.against || request.rows)) {
         return usage_error(argv[0], "--every-row goes with --shapes or --random, and without others to run");
     }
+    enum accuracy_family input = accuracy_family_find(request.input);
+    if (input == ACCURACY_FAMILIES) {
+        return usage_error(argv[0], "--input is '%s', but there is no such family", request.input);
+    }
+    if (input != ACCURACY_NORMAL && (every_row || !(request.shapes || request.random))) {
+        return usage_error(argv[0], "--input goes with --shapes or --random, and not with --every-row");
+    }
     carat_device_kind kind;
     int index;
     if (!parse_device(device, &kind, &index)) {
@@ -676,7 +701,8 @@ int command_bench(int argc, char **argv)
     struct bench bench = {
         .measure = {.seconds = seconds,
                     .rounds = rounds > 1000 ? 1000 : (int)rounds,
-                    .check_budget = 1 << 25},
+                    .check_budget = 1 << 25,
+                    .input = input},
         .table = json_path && strcmp(json_path, "-") == 0 ? stderr : stdout,
         .summary_only = summary_only,
         .every_row = every_row,

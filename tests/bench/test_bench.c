@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "ceiling.h"
+#include "device.h"
 #include "element.h"
 #include "accuracy.h"
 #include "families.h"
@@ -560,7 +561,7 @@ static void the_allowance_fits_the_accuracy(void **state)
     assert_true(reference_compare(&reference, d[3], reference_ulps(&strict)).right);
     assert_true(reference_compare(&reference, d[1], reference_ulps(&best)).right);
     assert_false(reference_compare(&reference, d[3], reference_ulps(&best)).right);
-    assert_true(reference_compare(&reference, d[3], reference_peer_ulps(&best)).right);
+    assert_true(reference_compare(&reference, d[3], reference_peer_ulps(&best, ACCURACY_NORMAL)).right);
     carat_gemm_problem float8 = carat_gemm_describe(CARAT_E4M3, SIDE, SIDE, K);
     assert_false(reference_compare(&reference, d[2], reference_ulps(&float8)).right);
     double by_default = reference_ulps(&float8);
@@ -720,6 +721,74 @@ static void accuracy_families_are_what_they_are_called(void **state)
     }
     assert_true(denormal > M * K * 9 / 10);
     assert_int_equal(accuracy_fill(ACCURACY_NORMAL, 5, 0, N, K, a, b), CARAT_INVALID_ARGUMENT);
+    assert_int_equal(accuracy_fill(ACCURACY_VANDERMONDE, 1, M, N, K, a, b), CARAT_OK);
+    for (int l = 0; l < K; l++) {
+        for (int i = 0; i < M; i++) {
+            double node = cos(acos(-1) * (2 * i + 1) / (2.0 * M));
+            assert_true(a[i + l * M] == (float)pow(node, l));
+        }
+    }
+    assert_int_equal(accuracy_fill(ACCURACY_HILBERT, 1, M, N, K, a, b), CARAT_OK);
+    assert_true(a[3 + 5 * M] == 1 / 9.0F && b[5 + 3 * K] == 1 / 9.0F);
+    assert_int_equal(accuracy_family_find("one-hot"), ACCURACY_ONE_HOT);
+    assert_int_equal(accuracy_family_find("one"), ACCURACY_FAMILIES);
+}
+
+/* More than a thread takes at a time, and more than one block of a transposition. */
+static void long_columns_are_made_by_several_threads(void **state)
+{
+    (void)state;
+    enum { M = 70, N = 3, K = 40000 };
+    float *a = malloc(sizeof(*a) * M * K);
+    float *b = malloc(sizeof(*b) * K * N);
+    assert_true(a && b);
+    assert_int_equal(accuracy_fill(ACCURACY_ORTHOGONAL, 3, M, N, K, a, b), CARAT_OK);
+    for (int j = 0; j < N; j++) {
+        for (int i = 0; i < M; i++) {
+            double sum = 0;
+            for (int l = 0; l < K; l++) {
+                sum += (double)a[i + (int64_t)l * M] * b[l + j * K];
+            }
+            assert_true(fabs(sum - (i == j)) < 1e-6);
+        }
+    }
+    struct truth truth;
+    assert_int_equal(truth_compute(M, N, K, a, b, 0, &truth), CARAT_OK);
+    assert_true(truth.row_count == M && truth.column_count == N);
+    for (int j = 0; j < N; j++) {
+        for (int i = 0; i < M; i++) {
+            long double sum = 0;
+            double magnitude = 0;
+            for (int l = 0; l < K; l++) {
+                double product = (double)a[i + (int64_t)l * M] * b[l + j * K];
+                sum += product;
+                magnitude += fabs(product);
+            }
+            long double difference = sum - truth.value[j * M + i] - truth.rest[j * M + i];
+            assert_true(fabsl(difference) < 1e-15L * magnitude); /* of k roundings to 64 bits */
+            assert_true(fabs(truth.magnitude[j * M + i] - magnitude) <= 1e-12 * magnitude);
+        }
+    }
+    truth_free(&truth);
+    free(a);
+    free(b);
+}
+
+/* All of 256 x 256 entries where that takes 2^30 products, and what was asked for where it takes more. */
+static void few_products_are_compared_whole(void **state)
+{
+    (void)state;
+    enum { SIDE = 256, K = (1 << 14) + 1 };
+    float *zeros = calloc((size_t)SIDE * K, sizeof(*zeros));
+    assert_non_null(zeros);
+    struct truth truth;
+    assert_int_equal(truth_compute(SIDE, SIDE, 4, zeros, zeros, 16, &truth), CARAT_OK);
+    assert_int_equal(truth.row_count * truth.column_count, SIDE * SIDE);
+    truth_free(&truth);
+    assert_int_equal(truth_compute(SIDE, SIDE, K, zeros, zeros, 16, &truth), CARAT_OK);
+    assert_int_equal(truth.row_count * truth.column_count, 16);
+    truth_free(&truth);
+    free(zeros);
 }
 
 /* ---- The ladder ---- */
@@ -957,6 +1026,162 @@ static void contenders_are_checked_and_timed(void **state)
     field_close(&field);
 }
 
+/* What a workload's memory holds is the family's A and B, as the problem lays them out, in every set. */
+static void workloads_of_a_family_hold_it(void **state)
+{
+    (void)state;
+    enum { M = 12, N = 9, K = 20, BATCH = 2 };
+    static float a[M * K];
+    static float b[K * N];
+    struct stage stage;
+    assert_int_equal(stage_open(CARAT_DEVICE_CPU, 0, &stage), CARAT_OK);
+    for (int ops = 0; ops < 4; ops++) {
+        struct shape shape = {.type = CARAT_F32, .m = M, .n = N, .k = K, .batch = BATCH};
+        snprintf(shape.layout, sizeof(shape.layout), "%c%c", ops & 2 ? 'T' : 'N', ops & 1 ? 'T' : 'N');
+        carat_gemm_problem problem = shape_problem(&shape);
+        struct workload workload;
+        stage.arena.family = ACCURACY_EXPONENTS;
+        assert_int_equal(workload_open(&stage.arena, &problem, &workload), CARAT_OK);
+        assert_true(workload.sets > 1);
+        for (int set = 0; set < workload.sets; set += workload.sets - 1) {
+            const float *stored_a = workload_a(&workload, set);
+            const float *stored_b = workload_b(&workload, set);
+            for (int index = 0; index < BATCH; index++) {
+                uint64_t seed = (uint64_t)index + 1;
+                assert_int_equal(accuracy_fill(ACCURACY_EXPONENTS, seed, M, N, K, a, b), CARAT_OK);
+                for (int l = 0; l < K; l++) {
+                    for (int i = 0; i < M; i++) {
+                        int at = ops & 2 ? l + i * K : i + l * M;
+                        assert_true(stored_a[index * M * K + at] == a[i + l * M]);
+                    }
+                    for (int j = 0; j < N; j++) {
+                        int at = ops & 1 ? j + l * N : l + j * K;
+                        assert_true(stored_b[index * K * N + at] == b[l + j * K]);
+                    }
+                }
+            }
+        }
+    }
+    /* Another family, and back to random numbers: nothing is left of the one before. */
+    struct shape shape = {.type = CARAT_F32, .layout = "NN", .m = M, .n = N, .k = K, .batch = 1};
+    carat_gemm_problem problem = shape_problem(&shape);
+    struct workload workload;
+    stage.arena.family = ACCURACY_SMALL;
+    assert_int_equal(workload_open(&stage.arena, &problem, &workload), CARAT_OK);
+    assert_true(fabsf(((const float *)workload_a(&workload, 0))[3]) <= 8);
+    stage.arena.family = ACCURACY_NORMAL;
+    assert_int_equal(workload_open(&stage.arena, &problem, &workload), CARAT_OK);
+    assert_true(((const float *)workload_a(&workload, 0))[3] == ((const float *)stage.arena.tile)[3]);
+    assert_int_equal(stage.arena.period, RANDOM_PERIOD);
+    /* There are no families of other types. */
+    stage.arena.family = ACCURACY_EXPONENTS;
+    problem = carat_gemm_describe(CARAT_BF16, M, N, K);
+    assert_int_equal(workload_open(&stage.arena, &problem, &workload), CARAT_UNSUPPORTED);
+    assert_non_null(strstr(carat_last_message(), "exponents"));
+    stage_close(&stage);
+}
+
+/* Right results pass on every family, and what is wrong in one does not. */
+static void families_are_checked_entry_by_entry(void **state)
+{
+    (void)state;
+    struct measure_options options = {.seconds = 1e-4, .rounds = 1, .check_budget = 1 << 22};
+    struct result results[MOST_CONTENDERS];
+    struct field field;
+    assert_int_equal(field_open(CARAT_DEVICE_CPU, 0, &field), CARAT_OK);
+    assert_int_equal(field_add_carat(&field), CARAT_OK);
+    assert_int_equal(field_add_peer(&field, "openblas"), CARAT_OK);
+    static const carat_accuracy settings[] = {CARAT_ACCURACY_STANDARD, CARAT_ACCURACY_FAST,
+                                              CARAT_ACCURACY_CLOSE, CARAT_ACCURACY_BEST};
+    for (int family = 0; family < ACCURACY_FAMILIES; family++) {
+        for (int i = 0; i < 4; i++) {
+            struct shape shape = {.type = CARAT_F32,
+                                  .accuracy = settings[i],
+                                  .layout = "TN",
+                                  .m = 40,
+                                  .n = 30,
+                                  .k = 70,
+                                  .batch = 2};
+            carat_gemm_problem problem = shape_problem(&shape);
+            options.input = (enum accuracy_family)family;
+            assert_int_equal(field_measure(&field, &problem, &options, results), CARAT_OK);
+            assert_int_equal(results[0].outcome, OUTCOME_TIMED);
+            assert_int_equal(results[1].outcome, OUTCOME_TIMED);
+            assert_true(results[0].safe_share == 0);
+        }
+    }
+    field_close(&field);
+
+    /* An entry of little products beside large ones: what is wrong in it is seen, as each has its own |A||B|. */
+    carat_gemm_problem problem = carat_gemm_describe(CARAT_F32, 1, 2, 2);
+    problem.lda = problem.ldc = problem.ldd = 1;
+    problem.ldb = 2;
+    static const float numbers[] = {0x1p60f, 0x1p-60f, 0x1p60f, 0, 0, 0x1p-60f};
+    struct source a = {CARAT_F32, numbers, 0, 6};
+    struct source b = {CARAT_F32, numbers, 2, 6};
+    struct reference reference;
+    assert_int_equal(reference_compute(&problem, 0, &a, &b, 1 << 20, &reference), CARAT_OK);
+    double ulps = reference_ulps_on(&problem, ACCURACY_EXPONENTS);
+    assert_true(reference_compare(&reference, (float[]){0x1p120f, 0x1p-120f}, ulps).right);
+    assert_false(reference_compare(&reference, (float[]){0x1p120f, 0x1.001p-120f}, ulps).right);
+    assert_false(reference_compare(&reference, (float[]){0x1p120f, 0}, ulps).right);
+    reference_free(&reference);
+}
+
+/* A device on which every look at the count finds a product's 40 x 30 elements more of it. */
+static carat_status count_all(struct device *device, uint64_t *elements)
+{
+    (void)device;
+    static uint64_t count;
+    *elements = count += 40 * 30;
+    return CARAT_OK;
+}
+
+static void what_the_safe_path_computes_is_counted(void **state)
+{
+    (void)state;
+    struct measure_options options = {.seconds = 1e-4, .rounds = 1, .check_budget = 1 << 22};
+    struct result result;
+    struct field field;
+    assert_int_equal(field_open(CARAT_DEVICE_CPU, 0, &field), CARAT_OK);
+    assert_int_equal(field_add_carat(&field), CARAT_OK);
+    struct device *device = field.stages[0].place.device;
+    struct device_functions functions = *device->functions;
+    functions.count_safe = count_all;
+    device->functions = &functions;
+    struct shape shape = {.type = CARAT_F32,
+                          .accuracy = CARAT_ACCURACY_CLOSE,
+                          .layout = "NN",
+                          .m = 40,
+                          .n = 30,
+                          .k = 9,
+                          .batch = 4};
+    carat_gemm_problem problem = shape_problem(&shape);
+    assert_int_equal(field_measure(&field, &problem, &options, &result), CARAT_OK);
+    assert_true(result.safe_share == 0.25);
+    json_t *line = report_result(field.contenders[0], &problem, &result, NULL, 0);
+    assert_true(json_real_value(json_object_get(line, "safe_share")) == 0.25);
+    json_decref(line);
+    field_close(&field);
+}
+
+/* What is allowed grows with k where errors may add up, and is nothing where no one may make any. */
+static void the_allowance_fits_the_family(void **state)
+{
+    (void)state;
+    carat_gemm_problem problem = carat_gemm_describe(CARAT_F32, 8, 8, 1 << 14);
+    assert_true(reference_ulps_on(&problem, ACCURACY_NORMAL) == reference_ulps(&problem));
+    assert_true(reference_ulps_on(&problem, ACCURACY_POSITIVE) == 32 + 128);
+    assert_true(reference_ulps_on(&problem, ACCURACY_ONE_HOT) == 0);
+    assert_true(reference_peer_ulps(&problem, ACCURACY_SMALL) == 0);
+    problem.accuracy = CARAT_ACCURACY_BEST;
+    assert_true(reference_ulps_on(&problem, ACCURACY_HUGE) < 1e-3);
+    assert_true(reference_peer_ulps(&problem, ACCURACY_HUGE) == 32 + 128);
+    problem.accuracy = CARAT_ACCURACY_FAST;
+    assert_true(reference_ulps_on(&problem, ACCURACY_HUGE) > 0x1p14);
+    assert_true(reference_ulps_on(&problem, ACCURACY_HUGE) < reference_ulps_on(&problem, ACCURACY_DENORMALS));
+}
+
 static void a_result_in_json_has_every_field(void **state)
 {
     (void)state;
@@ -974,6 +1199,7 @@ static void a_result_in_json_has_every_field(void **state)
                                        "share_of_ceiling",
                                        "share_of_unit",
                                        "unit",
+                                       "safe_share",
                                        "plan",
                                        "sm_clock_mhz",
                                        "power_w",
@@ -1186,6 +1412,8 @@ int main(void)
         cmocka_unit_test(the_truth_knows_more_than_f64),
         cmocka_unit_test(samples_reach_the_corners),
         cmocka_unit_test(accuracy_families_are_what_they_are_called),
+        cmocka_unit_test(long_columns_are_made_by_several_threads),
+        cmocka_unit_test(few_products_are_compared_whole),
         cmocka_unit_test(every_rung_has_a_row_and_a_base_below_it),
         cmocka_unit_test(types_of_the_tensor_instructions_go_on_to_the_top),
         cmocka_unit_test(traffic_is_counted_from_the_tiles),
@@ -1199,6 +1427,10 @@ int main(void)
         cmocka_unit_test(summaries_are_kept_by_file_and_type),
         cmocka_unit_test(host_times_are_counted),
         cmocka_unit_test(a_full_summary_says_so),
+        cmocka_unit_test(workloads_of_a_family_hold_it),
+        cmocka_unit_test(families_are_checked_entry_by_entry),
+        cmocka_unit_test(what_the_safe_path_computes_is_counted),
+        cmocka_unit_test(the_allowance_fits_the_family),
         cmocka_unit_test(a_result_in_json_has_every_field),
         cmocka_unit_test(settings_go_from_quick_to_accurate),
         cmocka_unit_test(every_row_is_surveyed_where_it_is_something),

@@ -193,6 +193,28 @@ class Bench(Case):
         self.assertEqual(outcomes["silu"], "cannot")
         self.assertIn("gelu, erf form", done.stdout)
 
+    def test_inputs_of_a_family(self):
+        shapes = self.write("wide.txt", "f32 NT 20 12 40\nf32-close TN 130 70 200\nf32-best TT 20 12 40 2\nbf16 NN 8 8 8\n")
+        for device in (True, False):
+            done = self.bench("--shapes", shapes, "--input", "exponents", "--against", "openblas", "--ceilings",
+                              self.ceilings, device=device)
+            results = [line for line in self.lines("out.json") if line["kind"] == "result"]
+            self.assertEqual({line["input"] for line in results}, {"exponents"})
+            self.assertEqual([line["outcome"] for line in results], 6 * ["timed"] + 2 * ["skipped"])
+            for line in results[:6]:
+                self.assertLess(line["error"], 32 * 2**-24)
+            self.assertIn("exponents are packed matrices of f32", results[6]["reason"])
+            self.assertIn("inputs of family exponents", done.stdout)
+            close = {line["contender"]: line for line in results if line["dtype"] == "f32-close"}["carat"]
+            self.assertIsNotNone(close["safe_share"])
+            self.assertIsNone(results[0]["safe_share"])
+        self.bench("--random", "2", "--size", "30", "--input", "small", "--device", "cpu", "--against", "openblas")
+        results = [line for line in self.lines("out.json") if line["kind"] == "result"]
+        self.assertEqual([line["dtype"] for line in results[::2]], ["f32", "f32-close"])
+        self.assertEqual({(line["error"], line["input"]) for line in results}, {(0, "small")})
+        self.bench("--shapes", self.shapes, "--type", "s8", "--device", "cpu", "--against", "openblas")
+        self.assertEqual({line["input"] for line in self.lines("out.json") if line["kind"] == "result"}, {"normal"})
+
     def test_every_row(self):
         shapes = self.write("few.txt", "f32 NN 20 12 64\nbf16 TN 16 16 16\n")
         done = self.bench("--shapes", shapes, "--every-row")
@@ -284,6 +306,9 @@ class Bench(Case):
             ["--shapes", self.shapes, "--against", "mkl"],
             ["--shapes", self.shapes, "--time-limit", "0"],
             ["--shapes", self.shapes, "--repeat", "0"],
+            ["--shapes", self.shapes, "--input", "wide"],
+            ["--shapes", self.shapes, "--input", "exponents", "--every-row"],
+            ["--memory", "--input", "exponents"],
             ["--nonsense"],
         ):
             self.run_carat("bench", *arguments, code=2)
@@ -515,6 +540,33 @@ class Accuracy(Case):
         rough = [l for l in lines if (l["family"], l["accuracy"], l["contender"]) == ("normal", "standard", "carat")]
         self.assertTrue(all(0 < line["error_max"] < 1e-5 for line in rough), rough)
 
+    def test_who_is_beside(self):
+        few = ("--size", "20", "--depths", "16", "--family", "normal")
+        for against, peers in (("none", set()), ("openblas", {"openblas"}), ("openblas,cublas", {"openblas"})):
+            done, lines = self.accuracy(*few, "--against", against)
+            self.assertEqual({line["contender"] for line in lines}, {"carat"} | peers)
+            self.assertEqual({line["peer"] for line in lines if line["contender"] == "carat"}, peers or {None})
+            self.assertEqual("cublas is left out" in done.stdout, "cublas" in against)
+
+    def test_time_is_limited(self):
+        done, lines = self.accuracy("--size", "20", "--depths", "16,64", "--family", "normal", "--time-limit", "1e-9",
+                                    "--device", "cpu", device=False)
+        self.assertEqual([(line["kind"], line["family"], line["k"]) for line in lines],
+                         [("skipped", "normal", 16), ("skipped", "normal", 64)])
+        self.assertIn("no time left of 1e-09 s", lines[0]["reason"])
+        self.assertIn("0 measured, 0 over their bound; 2 cases left out for want of time", done.stdout)
+        self.assertIn("normal 20 x 20 x 64 is left out", done.stdout)
+        done, lines = self.accuracy("--size", "20", "--depths", "16", "--time-limit", "500", "--device", "cpu",
+                                    device=False)
+        self.assertEqual({line["kind"] for line in lines}, {"accuracy"})
+        self.assertRegex(done.stdout, r"(?m)^seconds: inputs [\d.]+, .*, carat best [\d.]+")
+
+    def test_long_sums_have_fewer_rows(self):
+        _, lines = self.accuracy("--size", "400", "--depths", "65536", "--family", "small", "--entries", "64",
+                                 "--against", "none", "--device", "cpu", device=False)
+        self.assertEqual({(line["m"], line["n"], line["entries"], line["error_max"]) for line in lines},
+                         {(256, 256, 64, 0)})
+
     def test_sampled_and_all_entries(self):
         few = ("--size", "270", "--depths", "3", "--family", "normal", "--device", "cpu")
         _, lines = self.accuracy(*few, "--entries", "5000", device=False)
@@ -530,12 +582,12 @@ class Accuracy(Case):
         self.assertEqual(first, again)
         self.assertNotEqual([line["error_max"] for line in first], [line["error_max"] for line in other])
 
-    def bench_file(self, name, *results, device="H"):
+    def bench_file(self, name, *results, device="H", family="normal"):
         """What carat bench writes, of cubes of 64."""
         lines = [{"kind": "head", "device": device}]
         for dtype, contender, tflops in results:
             lines.append({"kind": "result", "dtype": dtype, "layout": "NN", "m": 64, "n": 64, "k": 64, "batch": 1,
-                          "contender": contender, "outcome": "timed", "tflops": tflops})
+                          "contender": contender, "outcome": "timed", "tflops": tflops, "input": family})
         return self.write(name, "\n".join(json.dumps(line) for line in lines) + "\n")
 
     def accuracy_file(self, name, *errors):
@@ -579,6 +631,9 @@ class Accuracy(Case):
         self.assertAlmostEqual(y1 - y2, (y2 - y3) / 3, delta=0.3)
         self.assertGreater(y1, y2)
         self.assertEqual((y4, y5), (y2, y3))
+        wide = self.bench_file("wide.json", ("f32", "carat", 7), family="exponents")
+        self.run_carat(*draw, wide, first, second, device=False)
+        self.assertEqual(self.points("p.svg"), (labels, marks))
         # Without a peer, and of another size, family or device.
         self.run_carat(*draw, second, device=False)
         self.assertEqual(self.points("p.svg")[0], ["standard", "close"])
@@ -612,7 +667,8 @@ class Accuracy(Case):
                           [*draw, "b.json", "--depths", "1,2"], [*draw, "b.json", "--json", "c.json"],
                           [*draw, "b.json", "--family", "x"]):
             self.run_carat("accuracy", *arguments, code=2)
-        for arguments in (["--family", "x"], ["--depths", "1,,2"], ["--depths", "0"], ["--depths", ""], ["--size", "0"],
+        for arguments in (["--against", "mkl"], ["--against", ""], ["--against", "cublas,"], ["--time-limit", "-1"],
+                          ["--family", "x"], ["--depths", "1,,2"], ["--depths", "0"], ["--depths", ""], ["--size", "0"],
                           ["--device", "x"], ["extra"]):
             self.run_carat("accuracy", *arguments, code=2)
         self.run_carat("accuracy", "--json", self.path("none/a.json"), code=1)
@@ -727,9 +783,9 @@ class Script(Case):
         os.makedirs(os.path.join(self.build, "tests/gpu"))
         os.symlink(PROGRAM, os.path.join(self.build, "cli/carat"))
 
-    def run_script(self, *arguments, device=True, code=0):
+    def run_script(self, *arguments, device=True, code=0, script=os.path.join(SOURCE, "scripts/gpu")):
         environment = dict(os.environ, CARAT_DRIVER_LIBRARY=STANDIN if device else "/nonexistent/libcuda.so")
-        done = subprocess.run([os.path.join(SOURCE, "scripts/gpu"), *arguments, self.build], capture_output=True,
+        done = subprocess.run([script, *arguments, self.build], capture_output=True,
                               text=True, env=environment, timeout=600)
         self.assertEqual(done.returncode, code, done.stdout + done.stderr)
         return done.stdout
@@ -741,7 +797,7 @@ class Script(Case):
         os.chmod(path, os.stat(path).st_mode | stat.S_IXUSR)
 
     def test_without_a_device(self):
-        self.assertIn("skipped: 15 steps", self.run_script(device=False))
+        self.assertIn("skipped: 17 steps", self.run_script(device=False))
         self.assertIn("skipped: 2 steps", self.run_script("--only", "check,bench", device=False))
 
     def test_steps_run_and_are_counted(self):
@@ -751,6 +807,24 @@ class Script(Case):
         self.assertIn("3 ran, 0 failed (), 2 skipped", text)  # gpu_gemm and gpu_elementwise are not there
         self.assertEqual(json.loads(self.read("ladder_f32.json"))["dtype"], "f32")
         self.assertEqual(json.loads(self.read("ladder_f64.json"))["dtype"], "f64")
+
+    def test_the_dial_runs_on_exponents_too(self):
+        # A tiny dial in a copy of the folders that the script looks into.
+        copy = self.path("copy")
+        os.makedirs(os.path.join(copy, "bench/shapes"))
+        os.makedirs(os.path.join(copy, "scripts"))
+        shutil.copy(os.path.join(SOURCE, "scripts/gpu"), os.path.join(copy, "scripts"))
+        with open(os.path.join(copy, "bench/shapes/dial.txt"), "w", encoding="utf-8") as file:
+            file.write("# tiny\nf32 NN 20 12 40\nf32-close TN 20 12 128\n")
+        text = self.run_script("--only", "bench,accuracy", "--per-case", "0.01", "--out", self.folder, "--minutes", "0",
+                               script=os.path.join(copy, "scripts/gpu"))
+        self.assertIn("0 ran, 0 failed (), 3 skipped (bench bench accuracy)", text)
+        self.run_script("--only", "bench", "--per-case", "0.01", "--out", self.folder,
+                        script=os.path.join(copy, "scripts/gpu"))
+        for name, family in (("bench_dial.json", "normal"), ("bench_dial_exponents.json", "exponents")):
+            results = [line for line in self.lines(name) if line["kind"] == "result"]
+            self.assertEqual([line["dtype"] for line in results], ["f32", "f32-close"])
+            self.assertEqual({line["input"] for line in results}, {family})
 
     def test_a_failing_step_is_said_and_counted(self):
         self.put_check("exit 3")
