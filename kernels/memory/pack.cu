@@ -15,19 +15,16 @@
  *
  * What is added is zero in both operands, so that the product may sum over it. All of ld_to is written, and ld_to
  * is a multiple of 128 bytes: so there are only whole packs of 16 bytes to write, at aligned addresses. A source
- * column may begin anywhere: 16 bytes of it are picked out of the two aligned packs that they lie in, the second
- * of which the neighbouring thread wants too and the L1 cache holds.
+ * column may begin anywhere, see pieces.h.
  *
- *     column        | . . a b c d e f | g h i j k l . . |      begins 2 elements into an aligned pack
- *     to            | a b c d e f g h | ...
- *
- * Straight: `to` is one line of packs; a block writes THREADS_X * AT_ONCE of them, each thread its loads before its
- * stores. Turned: a block takes a tile of TILE_M x TILE_N through registers and shared memory, as transpose.cu
- * does. Memory limits both.
+ * Straight: packs are the units of the line that is written (line.h), a block's THREADS_X * AT_ONCE of them, each thread
+ * its loads before its stores. Turned: a block takes a tile of TILE_M x TILE_N through registers and shared memory, as
+ * transpose.cu does. Memory limits both.
  */
 #include "kernel.h"
 
 #include "epilogue.h"
+#include "line.h"
 #include "pieces.h"
 #include "square.h"
 
@@ -83,29 +80,20 @@ static __device__ inline void store_packs(uint4 *to, const pack *pack, int32_t t
 
 #endif
 
-/* Writes the packs of one block, counted along the columns, then through the problems. */
-static __device__ inline void pack_straight(const pack_operand *operand, uint32_t block)
+/* Writes the packs of a block. */
+static __device__ inline void pack_straight(operand_share share)
 {
+    const pack_operand *operand = share.operand;
     source source = source_of(operand);
-    uint32_t packs = (uint32_t)(operand->ld_to / PACK); /* of a column */
-    int64_t columns = operand->columns_to * operand->problems;
-    int64_t first = (int64_t)block * (THREADS_X * AT_ONCE);
-    int64_t first_column = first / packs;
-    uint32_t within = (uint32_t)(first - first_column * packs) + threadIdx.x;
-    uint4 *to = (uint4 *)operand->to + (first + threadIdx.x) * WIDER;
+    stretch stretch = stretch_of_share(share, PACK, AT_ONCE);
+    uint4 *to = (uint4 *)operand->to + (stretch.first + threadIdx.x) * WIDER;
     int32_t inside[AT_ONCE];
     pieces pieces[AT_ONCE];
 #pragma unroll
     for (int u = 0; u < AT_ONCE; ++u) {
-        uint32_t across = (within + u * THREADS_X) / packs;
-        int64_t column = first_column + across;
-        int64_t row = (int64_t)(within + u * THREADS_X - across * packs) * PACK;
-        inside[u] = column < columns;
-        int64_t problem = operand->problems == 1 ? 0 : column / operand->columns_to;
-        int64_t j = column - problem * operand->columns_to;
-        int64_t at = problem * operand->stride + j * operand->ld + row;
-        int64_t left = inside[u] && j < operand->columns ? operand->rows - row : 0;
-        pieces[u] = read_pieces(&source, source.begin + at * ELEMENT_BYTES, left * ELEMENT_BYTES);
+        unit_source pack = source_of_unit(operand, &stretch, u, PACK);
+        inside[u] = pack.inside;
+        pieces[u] = read_pieces(&source, source.begin + pack.from * ELEMENT_BYTES, pack.left * ELEMENT_BYTES);
     }
 #pragma unroll
     for (int u = 0; u < AT_ONCE; ++u) {
@@ -149,13 +137,14 @@ static __device__ inline void read_square(const pack_operand *operand, const sou
 }
 
 /* Moves one tile, counted down the rows of `from`, then along its columns, then through the problems. */
-static __device__ inline void pack_turned(const pack_operand *operand, uint32_t block, uint4 *staged)
+static __device__ inline void pack_turned(operand_share share, uint4 *staged)
 {
+    const pack_operand *operand = share.operand;
     source source = source_of(operand);
     uint32_t tiles = (uint32_t)operand->tiles_m * (uint32_t)operand->tiles_n;
-    int64_t problem = block / tiles;
-    int64_t row = (int64_t)(block % tiles % (uint32_t)operand->tiles_m) * TILE_M;
-    int64_t column = (int64_t)(block % tiles / (uint32_t)operand->tiles_m) * TILE_N;
+    int64_t problem = share.block / tiles;
+    int64_t row = (int64_t)(share.block % tiles % (uint32_t)operand->tiles_m) * TILE_M;
+    int64_t column = (int64_t)(share.block % tiles / (uint32_t)operand->tiles_m) * TILE_N;
     const unsigned char *at = source.begin + problem * operand->stride * ELEMENT_BYTES;
 #pragma unroll
     for (int s = 0; s < SQUARES; ++s) {
@@ -190,17 +179,15 @@ KERNEL __launch_bounds__(THREADS_X, MIN_BLOCKS) KERNEL_NAME(const pack_arguments
     if (alpha_is_zero(arguments.alpha, arguments.result_type)) {
         return;
     }
-    int of_a = blockIdx.x < (uint32_t)arguments.blocks_a;
-    const pack_operand *operand = of_a ? &arguments.a : &arguments.b;
-    uint32_t block = of_a ? blockIdx.x : blockIdx.x - (uint32_t)arguments.blocks_a;
+    operand_share share = operand_share_of_block(&arguments);
 #ifdef CONVERTS
-    pack_straight(operand, block);
+    pack_straight(share);
 #else
     DYNAMIC_SHARED(uint4, staged);
-    if (operand->turned) {
-        pack_turned(operand, block, staged);
+    if (share.operand->turned) {
+        pack_turned(share, staged);
     } else {
-        pack_straight(operand, block);
+        pack_straight(share);
     }
 #endif
 }

@@ -13,16 +13,7 @@
  * too. The last of the 24 bits of a is worth 2^-23 of the first, so all of this holds from 2^-100 on: nothing then comes
  * near the numbers below 2^-126, which have fewer bits.
  *
- *        from: columns ld apart           to: three planes of columns_to columns, ld_to apart, a problem
- *      +--------------+                  +-----------+--+-----------+--+-----------+--+
- *      |              |                  |           | 0|           | 0|           | 0|
- *      |              |        -->       |    a1     |  |    a2     |  |    a3     |  |
- *      +--------------+                  +-----------+  +-----------+  +-----------+  +
- *                                        |0          |  |0          |  |0          |  |
- *                                        +--------------+--------------+--------------+
- *
- * What is added is zero, and all of ld_to is written: it is a multiple of 128 bytes, so there are only whole packs of
- * 16 bytes to write, a strip of 8 elements one to each plane. A strip's f32 may begin anywhere, see pieces.h.
+ * The planes lie one behind the other, and are written by strips of 8 elements: see strips.h for a picture.
  *
  * Infinity and NaN have parts that are not finite, which show in every sum of theirs.
  *
@@ -36,16 +27,13 @@
 
 #include "epilogue.h"
 #include "parts.h"
-#define PACKS_JOINED 2 /* packs of f32 whose parts are a pack in each plane */
-#include "pieces.h"
+#include "strips.h"
 #include "verdict.h"
 
-#define STRIP (PACKS_JOINED * PACK) /* elements of such packs */
-#define PARTS PLANES
 #define AT_ONCE 2 /* strips whose loads a thread has under way */
 #define WARPS (THREADS_X / 32)
 
-static_assert(PARTS == 3, "a third part has what two leave");
+static_assert(PLANES == 3, "a third part has what two leave");
 static_assert(THREADS_X % 32 == 0 && WARPS <= 32, "whole warps, and one warp for their words");
 
 /* Where a strip stands: a number of three digits, to which a step is added without a division. */
@@ -83,15 +71,6 @@ static __device__ inline place place_after(const split_operand *operand, place f
     return next;
 }
 
-static __device__ inline source source_of(const split_operand *operand)
-{
-    int64_t last = (operand->problems - 1) * operand->stride + (operand->columns - 1) * operand->ld;
-    source source;
-    source.begin = (const unsigned char *)operand->from;
-    source.end = source.begin + (last + operand->rows) * ELEMENT_BYTES;
-    return source;
-}
-
 /* A strip on its way. */
 typedef struct strip {
     pieces pieces;
@@ -101,13 +80,13 @@ typedef struct strip {
 static __device__ inline strip read_strip(const split_operand *operand, const source *source, place at)
 {
     int64_t row = (int64_t)at.strip * STRIP;
-    int64_t from = at.problem * operand->stride + at.column * operand->ld + row;
+    int64_t from = element_at(operand, at.problem, at.column, row);
     int inside = at.problem < operand->problems;
     int64_t left = inside && at.column < operand->columns ? operand->rows - row : 0;
-    int64_t column_to = (int64_t)at.problem * PARTS * operand->columns_to + at.column;
+    int64_t column_to = column_in_planes(operand, at.problem, at.column);
     strip strip;
     strip.pieces = read_pieces(source, source->begin + from * ELEMENT_BYTES, left * ELEMENT_BYTES);
-    strip.to = inside ? (uint4 *)operand->to + column_to * (operand->ld_to / STRIP) + at.strip : 0;
+    strip.to = inside ? pack_at(operand, column_to, at.strip) : 0;
     return strip;
 }
 
@@ -144,7 +123,7 @@ static __device__ inline void split_pair(uint32_t low, uint32_t high, uint32_t *
 /* Writes the parts of a strip, `plane` packs apart; returns what has been seen then. */
 static __device__ inline range write_strip(const strip *strip, int64_t plane, range seen)
 {
-    pack parts[PARTS];
+    pack parts[PLANES];
 #pragma unroll
     for (int half = 0; half < PACKS_JOINED; ++half) {
         pack joined = join_pieces(&strip->pieces, half);
@@ -157,7 +136,7 @@ static __device__ inline range write_strip(const strip *strip, int64_t plane, ra
         }
     }
 #pragma unroll
-    for (int p = 0; p < PARTS; ++p) {
+    for (int p = 0; p < PLANES; ++p) {
         store_pack(strip->to + p * plane, parts[p]);
     }
     return seen;
@@ -167,7 +146,7 @@ static __device__ inline range write_strip(const strip *strip, int64_t plane, ra
 static __device__ inline range split_share(const split_operand *operand, uint32_t block, uint32_t blocks)
 {
     source source = source_of(operand);
-    int64_t plane = operand->columns_to * (operand->ld_to / STRIP);
+    int64_t plane = packs_of_plane(operand);
     place at = place_of(operand, (int64_t)block * THREADS_X + threadIdx.x);
     place step = place_of(operand, (int64_t)blocks * THREADS_X);
     range seen = {0, 0};

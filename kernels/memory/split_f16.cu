@@ -20,17 +20,15 @@
  *        ...                                         column of memory is 8 strips of 8 elements
  *
  * A thread keeps its strips in registers: all are read, then the block's threads agree on E, then parts are written.
- * Planes lie as those of split.cu do, with nothing but zeros added to reach whole strips. A strip's f32 may begin
- * anywhere, see pieces.h. Memory limits it: 4 bytes are read and 4 written an element.
+ * Planes lie as strips.h shows; columns_to is columns here, and ld_to is rows in whole multiples of 64. Memory limits it:
+ * 4 bytes are read and 4 written an element.
  */
 #include "kernel.h"
 
 #include "blocks.h"
 #include "epilogue.h"
-#define PACKS_JOINED 2 /* packs of f32 whose parts are a pack in each plane */
-#include "pieces.h"
+#include "strips.h"
 
-#define STRIP (PACKS_JOINED * PACK) /* elements of such packs */
 #define STRIPS (BLOCK_SIDE / STRIP) /* in a column of 64 */
 #define LINES (THREADS_X / STRIPS)  /* columns that the threads take at a time */
 #define TURNS (BLOCK_SIDE / LINES)  /* times for 64 of them; as many again for the rest of a last slice */
@@ -86,19 +84,10 @@ static __device__ inline place place_of_turn(const block *block, int turn)
     return place;
 }
 
-static __device__ inline source source_of(const split_operand *operand)
-{
-    int64_t last = (operand->problems - 1) * operand->stride + (operand->columns - 1) * operand->ld;
-    source source;
-    source.begin = (const unsigned char *)operand->from;
-    source.end = source.begin + (last + operand->rows) * ELEMENT_BYTES;
-    return source;
-}
-
 static __device__ inline pieces read_strip(const block *block, const source *source, place at)
 {
     const split_operand *operand = block->operand;
-    int64_t from = block->problem * operand->stride + at.column * operand->ld + at.row;
+    int64_t from = element_at(operand, block->problem, at.column, at.row);
     int64_t left = at.column < operand->columns ? operand->rows - at.row : 0;
     return read_pieces(source, source->begin + from * ELEMENT_BYTES, left * ELEMENT_BYTES);
 }
@@ -296,9 +285,9 @@ static __device__ inline void write_strip(const block *block, place at, const st
     if (at.column >= operand->columns_to || at.row >= operand->ld_to) {
         return;
     }
-    int64_t plane = operand->columns_to * (operand->ld_to / STRIP);
-    int64_t column = block->problem * PLANES * operand->columns_to + at.column;
-    uint4 *to = (uint4 *)operand->to + column * (operand->ld_to / STRIP) + at.row / STRIP;
+    int64_t plane = packs_of_plane(operand);
+    int64_t column_to = column_in_planes(operand, block->problem, at.column);
+    uint4 *to = pack_at(operand, column_to, at.row / STRIP);
     pack parts[PLANES];
 #pragma unroll
     for (int i = 0; i < STRIP; i += 2) {

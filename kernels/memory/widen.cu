@@ -10,15 +10,15 @@
  *                                             |0                |
  *                                             +-----------------+
  *
- * What is added is zero in both operands, so that the product may sum over it. `to` is one line of pairs, 16 bytes each
- * and aligned, for ld_to is a multiple of 128 bytes. A block writes a stretch of the line, a thread every THREADS_X-th
- * pair of it; so neighbours write neighbouring pairs, and read neighbouring elements, one at a time: those may begin
- * anywhere, and two loads for four times the bytes that are stored cost nothing. Memory limits it: of 12 bytes that an
- * f32 moves 8 are written.
+ * What is added is zero in both operands, so that the product may sum over it. The units of the line that is written
+ * (line.h) are pairs, aligned to their 16 bytes, for ld_to is a multiple of 128 bytes. Elements are read one at a time:
+ * they may begin anywhere, and two loads cost nothing beside the store of their pair, of two to eight times the bytes.
+ * Memory limits it: of 12 bytes that an f32 moves 8 are written.
  */
 #include "kernel.h"
 
 #include "epilogue.h"
+#include "line.h"
 
 #define PAIRS (64 / ELEMENT_BYTES / 2) /* of a thread: 64 bytes that are read */
 #define AT_ONCE 8                      /* pairs whose loads a thread has under way */
@@ -41,15 +41,12 @@ static __device__ inline float load_element(const void *from, int64_t index, int
 #endif
 }
 
-/* Writes the pairs of one block, counted along the columns, then through the problems. */
-static __device__ inline void widen_pairs(const pack_operand *operand, uint32_t block)
+/* Writes the pairs of a block. */
+static __device__ inline void widen_pairs(operand_share share)
 {
-    uint32_t pairs = (uint32_t)(operand->ld_to / 2); /* of a column */
-    int64_t columns = operand->columns_to * operand->problems;
-    int64_t first = (int64_t)block * (THREADS_X * PAIRS);
-    int64_t first_column = first / pairs;
-    uint32_t within = (uint32_t)(first - first_column * pairs) + threadIdx.x;
-    double2 *to = (double2 *)operand->to + first + threadIdx.x;
+    const pack_operand *operand = share.operand;
+    stretch stretch = stretch_of_share(share, 2, PAIRS);
+    double2 *to = (double2 *)operand->to + stretch.first + threadIdx.x;
 #pragma unroll 1
     for (int round = 0; round < PAIRS / AT_ONCE; ++round) {
         uint32_t begun = (uint32_t)(round * AT_ONCE);
@@ -57,17 +54,10 @@ static __device__ inline void widen_pairs(const pack_operand *operand, uint32_t 
         int inside[AT_ONCE];
 #pragma unroll
         for (int u = 0; u < AT_ONCE; ++u) {
-            uint32_t at = within + (begun + u) * THREADS_X;
-            uint32_t across = at / pairs;
-            int64_t column = first_column + across;
-            int64_t row = (int64_t)(at - across * pairs) * 2;
-            int64_t problem = operand->problems == 1 ? 0 : column / operand->columns_to;
-            int64_t j = column - problem * operand->columns_to;
-            int64_t from = problem * operand->stride + j * operand->ld + row;
-            int64_t left = column < columns && j < operand->columns ? operand->rows - row : 0;
-            inside[u] = column < columns;
-            elements[u][0] = left > 0 ? load_element(operand->from, from, operand->type) : 0;
-            elements[u][1] = left > 1 ? load_element(operand->from, from + 1, operand->type) : 0;
+            unit_source pair = source_of_unit(operand, &stretch, begun + u, 2);
+            inside[u] = pair.inside;
+            elements[u][0] = pair.left > 0 ? load_element(operand->from, pair.from, operand->type) : 0;
+            elements[u][1] = pair.left > 1 ? load_element(operand->from, pair.from + 1, operand->type) : 0;
         }
 #pragma unroll
         for (int u = 0; u < AT_ONCE; ++u) {
@@ -86,7 +76,5 @@ KERNEL __launch_bounds__(THREADS_X, MIN_BLOCKS) KERNEL_NAME(const pack_arguments
     if (alpha_is_zero(arguments.alpha, arguments.result_type)) {
         return;
     }
-    int of_a = blockIdx.x < (uint32_t)arguments.blocks_a;
-    widen_pairs(of_a ? &arguments.a : &arguments.b,
-                of_a ? blockIdx.x : blockIdx.x - (uint32_t)arguments.blocks_a);
+    widen_pairs(operand_share_of_block(&arguments));
 }
