@@ -4,6 +4,8 @@
 #include <dlfcn.h>
 #include <stddef.h>
 
+#include "dtype.h"
+
 void contender_close(struct contender *contender)
 {
     if (contender) {
@@ -13,17 +15,16 @@ void contender_close(struct contender *contender)
 
 const char *accuracy_name(const carat_gemm_problem *problem)
 {
-    static const char *const names[] = {"standard", "strict", "fast", "best", "close"};
     bool exact = problem->type_a == CARAT_S8 || problem->type_a == CARAT_S32;
     if (problem->accuracy == CARAT_ACCURACY_BEST && !exact) {
-        return names[problem->accuracy];
+        return accuracy_word(problem->accuracy);
     }
     switch (problem->type_a) {
     case CARAT_F32:
-        return names[problem->accuracy];
+        return accuracy_word(problem->accuracy);
     case CARAT_E4M3:
     case CARAT_E5M2:
-        return problem->accuracy == CARAT_ACCURACY_CLOSE ? "standard" : names[problem->accuracy];
+        return problem->accuracy == CARAT_ACCURACY_CLOSE ? "standard" : accuracy_word(problem->accuracy);
     case CARAT_F16:
     case CARAT_BF16:
         return problem->accuracy == CARAT_ACCURACY_STRICT ? "strict" : "standard";

@@ -5,6 +5,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "dtype.h"
+
 json_t *json_known(double value) { return isfinite(value) && value != 0 ? json_real(value) : json_null(); }
 
 const char *outcome_name(enum outcome outcome)
@@ -16,14 +18,11 @@ const char *outcome_name(enum outcome outcome)
 void dtype_name(const carat_gemm_problem *problem, char *name, size_t size)
 {
     const char *type_a = carat_type_name(problem->type_a);
-    const char *accuracy = accuracy_name(problem);
-    bool fast = strcmp(accuracy, "fast") == 0;
-    const char *ending = fast                                         ? "-fast"
-                         : strcmp(accuracy, "best") == 0              ? "-best"
-                         : strcmp(accuracy, "close") == 0             ? "-close"
-                         : problem->accuracy == CARAT_ACCURACY_STRICT ? "-strict"
-                                                                      : "";
-    if (problem->type_a == CARAT_F32 && fast) {
+    const char *ending = accuracy_ending(problem->accuracy);
+    if (*ending && strcmp(ending + 1, accuracy_name(problem)) != 0) {
+        ending = ""; /* that accuracy is this type's standard one */
+    }
+    if (problem->type_a == CARAT_F32 && problem->accuracy == CARAT_ACCURACY_FAST) {
         snprintf(name, size, "tf32");
     } else if (problem->type_a == problem->type_b) {
         snprintf(name, size, "%s%s", type_a, ending);

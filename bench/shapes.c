@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "dtype.h"
 #include "options.h"
 #include "status.h"
 #include "workload.h"
@@ -39,27 +40,7 @@ static carat_status read_dtype(const char *place, const char *word, struct shape
         return fail(CARAT_INVALID_ARGUMENT, "%s: '%s' is no element type", place, word);
     }
     snprintf(shape->dtype, sizeof(shape->dtype), "%s", word);
-    char name[sizeof(shape->dtype)];
-    if (strcmp(word, "tf32") == 0) {
-        word = "f32-fast";
-    }
-    static const struct {
-        const char *ending;
-        carat_accuracy accuracy;
-    } accuracies[] = {{"-fast", CARAT_ACCURACY_FAST},
-                      {"-strict", CARAT_ACCURACY_STRICT},
-                      {"-best", CARAT_ACCURACY_BEST},
-                      {"-close", CARAT_ACCURACY_CLOSE}};
-    size_t length = strlen(word);
-    const char *ending = strrchr(word, '-');
-    for (size_t i = 0; ending && i < sizeof(accuracies) / sizeof(accuracies[0]); i++) {
-        if (strcmp(ending, accuracies[i].ending) == 0) {
-            shape->accuracy = accuracies[i].accuracy;
-            length = (size_t)(ending - word);
-        }
-    }
-    snprintf(name, sizeof(name), "%.*s", (int)length, word);
-    if (!parse_type(name, &shape->type)) {
+    if (!dtype_read(word, &shape->type, &shape->accuracy)) {
         shape->type = (carat_type)0;
     }
     return CARAT_OK;

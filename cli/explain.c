@@ -6,6 +6,7 @@
 #include "commands.h"
 #include "context.h"
 #include "cuda/cuda.h"
+#include "dtype.h"
 #include "field.h"
 #include "options.h"
 #include "progress.h"
@@ -455,8 +456,7 @@ int command_explain(int argc, char **argv)
     if (accuracy_given) {
         problem.accuracy = (carat_accuracy)accuracy;
     }
-    if ((type_b && !parse_type(type_b, &problem.type_b)) ||
-        (type_d && !parse_type(type_d, &problem.type_cd))) {
+    if ((type_b && !type_read(type_b, &problem.type_b)) || (type_d && !type_read(type_d, &problem.type_cd))) {
         return usage_error(argv[0], "--type-b or --type-d is no element type");
     }
     problem.bias = (carat_bias)bias;

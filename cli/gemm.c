@@ -16,6 +16,7 @@
 #include "carat/carat.h"
 #include "check.h"
 #include "commands.h"
+#include "dtype.h"
 #include "element.h"
 #include "generate.h"
 #include "npy.h"
@@ -234,7 +235,7 @@ static bool check_line(const struct request *request, const struct line *line)
 static bool read_type(const char *option, const char *word, struct type_choice *choice)
 {
     choice->given = word != NULL;
-    if (word && !parse_type(word, &choice->type)) {
+    if (word && !type_read(word, &choice->type)) {
         usage_error(command, "%s is '%s', but should be %s", option, word, type_words);
         return false;
     }

@@ -9,6 +9,7 @@
 #include "ceiling.h"
 #include "commands.h"
 #include "context.h"
+#include "dtype.h"
 #include "field.h"
 #include "options.h"
 #include "plain.h"
@@ -695,7 +696,7 @@ int command_ladder(int argc, char **argv)
         return usage_error(argv[0], "'%s' is no list of sizes from 1 to 1048576",
                            size_text ? size_text : sizes_text);
     }
-    if (!parse_type(type_text, &ladder.type)) {
+    if (!type_read(type_text, &ladder.type)) {
         return usage_error(argv[0], "'%s' is no element type", type_text);
     }
     if (!rungs_list(ladder.type, rungs_text, &ladder.rungs)) {

@@ -94,17 +94,6 @@ bool parse_device(const char *text, carat_device_kind *kind, int *index)
     return true;
 }
 
-bool parse_type(const char *text, carat_type *type)
-{
-    for (int candidate = CARAT_F32; candidate <= CARAT_E5M2; candidate++) {
-        if (strcmp(text, carat_type_name((carat_type)candidate)) == 0) {
-            *type = (carat_type)candidate;
-            return true;
-        }
-    }
-    return false;
-}
-
 /* Prints text with its first line behind `head`, in columns, and its other lines under the first. */
 static void print_help_line(const char *head, const char *text)
 {

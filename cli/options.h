@@ -66,7 +66,4 @@ int parse_choice(const char *choices, const char *word);
 /* "auto", "cpu", "cuda" or "cuda:2"; false for anything else. */
 bool parse_device(const char *text, carat_device_kind *kind, int *index);
 
-/* A type by its name in carat.h, "f32"; false where there is none of that name. */
-bool parse_type(const char *text, carat_type *type);
-
 #endif

@@ -6,6 +6,7 @@
 
 #include "commands.h"
 #include "device.h"
+#include "dtype.h"
 #include "options.h"
 #include "status.h"
 #include "survey.h"
@@ -100,7 +101,7 @@ static bool are_types(const char *list, char *word, size_t size)
         carat_type type;
         at += *at == ',';
         snprintf(word, size, "%.*s", (int)strcspn(at, ","), at);
-        if (strcmp(word, "tf32") != 0 && !parse_type(word, &type)) {
+        if (strcmp(word, "tf32") != 0 && !type_read(word, &type)) {
             return false;
         }
     }

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "dtype.h"
 #include "plan.h"
 #include "status.h"
 
@@ -219,34 +220,6 @@ static carat_status read_line(struct reading *reading, const struct line_kind *k
     return CARAT_OK;
 }
 
-static const char *const accuracy_endings[] = {[CARAT_ACCURACY_STANDARD] = "",
-                                               [CARAT_ACCURACY_STRICT] = "-strict",
-                                               [CARAT_ACCURACY_FAST] = "-fast",
-                                               [CARAT_ACCURACY_BEST] = "-best",
-                                               [CARAT_ACCURACY_CLOSE] = "-close"};
-enum { ACCURACIES = sizeof(accuracy_endings) / sizeof(accuracy_endings[0]) };
-
-/* A type and an accuracy in one word, as shape files have them. */
-static bool read_type(const char *word, carat_type *type, carat_accuracy *accuracy)
-{
-    word = strcmp(word, "tf32") == 0 ? "f32-fast" : word;
-    size_t length = strcspn(word, "-");
-    for (int i = CARAT_F32; i <= CARAT_E5M2; i++) {
-        const char *name = carat_type_name((carat_type)i);
-        if (strlen(name) != length || strncmp(name, word, length) != 0) {
-            continue;
-        }
-        for (int j = 0; j < ACCURACIES; j++) {
-            if (strcmp(word + length, accuracy_endings[j]) == 0) {
-                *type = (carat_type)i;
-                *accuracy = (carat_accuracy)j;
-                return true;
-            }
-        }
-    }
-    return false;
-}
-
 static carat_status read_shape(struct reading *reading, char *text)
 {
     char *words[MOST_WORDS] = {NULL};
@@ -256,7 +229,7 @@ static carat_status read_shape(struct reading *reading, char *text)
     if (count != 6 && count != 7) {
         return refuse(reading, "a shape has 6 or 7 words, but this line has %d", count);
     }
-    if (!read_type(words[1], &shape->type, &shape->accuracy)) {
+    if (!dtype_read(words[1], &shape->type, &shape->accuracy)) {
         return refuse(reading, "'%.60s' is no type", words[1]);
     }
     if (!read_variant(words[2], shape)) {
@@ -403,7 +376,7 @@ int tuning_shape_text(const struct tuning_line *line, char *text, size_t size)
         snprintf(batch, sizeof(batch), " %" PRId64, line->batch);
     }
     return snprintf(text, size, "shape %s%s %s %" PRId64 " %" PRId64 " %" PRId64 "%s\n",
-                    carat_type_name(line->type), accuracy_endings[line->accuracy],
+                    carat_type_name(line->type), accuracy_ending(line->accuracy),
                     layouts[line->trans_a * 2 + line->trans_b], line->sizes[0], line->sizes[1],
                     line->sizes[2], batch);
 }
