@@ -140,18 +140,6 @@ static __device__ __forceinline__ packs read_packs(const operand *operand, const
     return packs;
 }
 
-/* One element put into place number `at` of words that were zero. */
-static __device__ __forceinline__ void put(uint32_t *words, int at, element x)
-{
-#if ELEMENT == ELEMENT_F32
-    words[at] = __float_as_uint(x);
-#elif ELEMENT == ELEMENT_S8
-    words[at / 4] |= (uint32_t)(uint8_t)x << at % 4 * 8;
-#else
-    words[at / 2] |= (uint32_t)x << at % 2 * 16;
-#endif
-}
-
 /* A piece element by element, which stand `step` bytes apart; zeros from number `valid` (in bytes) on. */
 static __device__ __forceinline__ piece read_singly(const char *from, int64_t step, int64_t valid)
 {

@@ -220,23 +220,6 @@ static __device__ __forceinline__ void load_between(uint32_t *words, const char 
     }
 }
 
-/* One element put into place number `at` of words that were zero. */
-static __device__ __forceinline__ void put(uint32_t *words, int at, element x)
-{
-#if ELEMENT == ELEMENT_F64
-    uint64_t bits;
-    memcpy(&bits, &x, sizeof(bits));
-    words[2 * at] = (uint32_t)bits;
-    words[2 * at + 1] = (uint32_t)(bits >> 32);
-#elif ELEMENT == ELEMENT_F32
-    words[at] = __float_as_uint(x);
-#elif ELEMENT == ELEMENT_S8
-    words[at / 4] |= (uint32_t)(uint8_t)x << at % 4 * 8;
-#else
-    words[at / 2] |= (uint32_t)x << at % 2 * 16;
-#endif
-}
-
 /* So many words along k element by element, which stand `step` bytes apart; zeros beyond the first `left` elements. */
 static __device__ __forceinline__ void load_singly(uint32_t *words, int count, const char *from, int64_t step,
                                                    int64_t left)

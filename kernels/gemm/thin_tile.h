@@ -1,6 +1,6 @@
 /*
- * thin_tile.h - the tile of a block of which one side is thin: that along n or, where the row has SWAPPED=1, that
- * along m. Kernels include it after kernel.h.
+ * thin_tile.h - what thin.cu and dots.cu have in common: the tile of a block, of which one side is thin, that along n or,
+ * where the row has SWAPPED=1, that along m; and how a word is put together where elements are loaded one by one.
  */
 #ifndef CARAT_GEMM_THIN_TILE_H
 #define CARAT_GEMM_THIN_TILE_H
@@ -43,6 +43,23 @@ static __device__ inline block_share share_of_thin_block(const gemm_arguments *a
     share.k_begin = 0;
     share.k_end = arguments->k_per_part < arguments->k ? arguments->k_per_part : arguments->k;
     return share;
+}
+
+/* One element put into place number `at` of words that were zero. */
+static __device__ __forceinline__ void put(uint32_t *words, int at, element x)
+{
+#if ELEMENT == ELEMENT_F64
+    uint64_t bits;
+    memcpy(&bits, &x, sizeof(bits));
+    words[2 * at] = (uint32_t)bits;
+    words[2 * at + 1] = (uint32_t)(bits >> 32);
+#elif ELEMENT == ELEMENT_F32
+    words[at] = __float_as_uint(x);
+#elif ELEMENT == ELEMENT_S8
+    words[at / 4] |= (uint32_t)(uint8_t)x << at % 4 * 8;
+#else
+    words[at / 2] |= (uint32_t)x << at % 2 * 16;
+#endif
 }
 
 #endif
