@@ -1,5 +1,5 @@
 /*
- * simt.cu - the portable product: every element type, every layout, any alignment, sm_75 and up.
+ * simt.cu - the portable product: every element type but 8-bit floats, every layout, any alignment, sm_75 and up.
  *
  * A block owns TILE_M x TILE_N of D, a thread THREAD_M x THREAD_N of that in registers. A lies in
  * memory along m or along k, B along n or along k, as trans_a and trans_b say; only the two functions that

@@ -30,7 +30,7 @@
  * Blocks are persistent: while the consumers store one tile, the producer fills the stages for the next.
  *
  * With STREAM=1 the tiles that would make up a last, partly idle wave can be dealt out by their steps of k instead,
- * each cluster an equal share ("stream-K", Osama et al., PPoPP 2023): see walk.
+ * each cluster an equal share ("stream-K", Osama et al., PPoPP 2023): see wgmma_walk.h.
  *
  * 8-bit floats: the unit keeps sums of their products in fewer than 24 bits. Without ACCURACY=FAST every 128 of k
  * are summed apart and added to f32 sums in registers.
@@ -58,13 +58,10 @@
 #include "kernel.h"
 
 #include "../ptx/cluster.h"
-#include "../ptx/flag.h"
 #include "../ptx/mbarrier.h"
 #include "../ptx/tensor_copy.h"
 #include "blocks.h"
 #include "epilogue.h"
-#include "tiles.h"
-#include "verdict.h"
 
 #ifndef ELEMENT_B
 #define ELEMENT_B ELEMENT
@@ -226,165 +223,22 @@ static __device__ inline void step_on(position *at)
     }
 }
 
-/* ---- The order of work ---------------------------------------------------------------------- */
-
 /*
- * Where a cluster is in its work. First comes its share of the line of steps that the clusters share evenly:
+ * The parts of the kernel that are ideas of their own, and know the names above:
  *
- *     steps    |  tile 0   |  tile 1   |  tile 2   |
- *     cluster  |   0    |   1    |   2    |   3    |
- *
- * from its end to its beginning: first the beginning of a tile that the next cluster finishes, last the end of one that
- * the cluster before began. So who waits for a sum waits for what blocks of lower number do first, and those have begun.
- * Then its other tiles, whole.
+ *     walk      which tiles and steps of k, in what order
+ *     values    from sums to D's values
+ *     buffer    from values to a buffer in shared memory, and out of it
+ *     store     from values to D, by way of buffers
+ *     stream    tiles whose steps blocks share
+ *     planes    what is left to a row that rescues
  */
-typedef struct walk {
-#if STREAM
-    uint32_t begin; /* what is left of its share */
-    uint32_t end;
-#endif
-    uint32_t tile; /* the next whole one */
-} walk;
-
-/* Of a tile the `count` steps from `first` on; whether another cluster does the rest and finishes it. */
-typedef struct piece {
-    uint32_t tile;
-    uint32_t first;
-    uint32_t count;
-    int goes_on;
-} piece;
-
-static __device__ inline uint32_t block_rank(void) { return CLUSTER == 1 ? 0 : cluster_rank(); }
-static __device__ inline uint32_t this_cluster(void) { return blockIdx.x / CLUSTER; }
-static __device__ inline uint32_t count_clusters(void) { return gridDim.x / CLUSTER; }
-
-/*
- * Whether anything is read: alpha may be 0. Where it lies in device memory, a kernel before may write it. All lanes
- * agree, which the compiler has to know where warpgroups part.
- */
-static __device__ inline int reads_operands(const gemm_arguments *gemm)
-{
-    if (gemm->alpha.device) {
-        wait_for_kernels_before();
-    }
-    return __shfl_sync(0xffffffffu, !alpha_is_zero(gemm->alpha, gemm->epilogue.result_type), 0);
-}
-
-/*
- * Whether there is nothing to do for any tile: planes do not hold what they are of, and D is for a row that rescues, or
- * a product before has left nothing. The whole warp asks.
- */
-static __device__ inline int is_refused(const gemm_arguments *gemm)
-{
-#if PLANES > 2
-    wait_for_kernels_before();
-    const uint32_t *left = gemm->verdict.left;
-    return __shfl_sync(0xffffffffu, (left && *left == 0) || verdict_refuses(&gemm->verdict), 0);
-#else
-    (void)gemm;
-    return 0;
-#endif
-}
-
-#if STREAM
-static __device__ inline uint32_t steps_of_tile(const gemm_arguments *gemm)
-{
-    return (uint32_t)((gemm->k + TILE_K - 1) / TILE_K);
-}
-
-/* Where the share of a cluster begins, which is where the one before ends. */
-static __device__ inline uint32_t share_begin(const tensor_gemm_arguments *arguments, uint32_t cluster)
-{
-    uint64_t line = (uint64_t)(uint32_t)arguments->stream_tiles * steps_of_tile(&arguments->gemm);
-    return (uint32_t)(line * cluster / count_clusters());
-}
-#endif
-
-static __device__ inline walk walk_begin(const tensor_gemm_arguments *arguments, int reads)
-{
-    walk at;
-    at.tile = this_cluster();
-#if STREAM
-    at.begin = 0;
-    at.end = 0;
-    if (reads && arguments->stream_tiles > 0) {
-        at.begin = share_begin(arguments, this_cluster());
-        at.end = share_begin(arguments, this_cluster() + 1);
-        at.tile += (uint32_t)arguments->stream_tiles;
-    }
-#else
-    (void)reads;
-#endif
-    return at;
-}
-
-/* Steps of a whole tile, or of its part of k. */
-static __device__ inline uint32_t steps_of_whole(const gemm_arguments *gemm, uint32_t tile)
-{
-    int64_t count = gemm->k;
-    if (gemm->parts > 1) {
-        uint32_t part = tile / (uint32_t)(gemm->tiles_m * gemm->tiles_n) % (uint32_t)gemm->parts;
-        int64_t left = gemm->k - part * gemm->k_per_part;
-        count = left < gemm->k_per_part ? left : gemm->k_per_part;
-    }
-    return (uint32_t)((count + TILE_K - 1) / TILE_K);
-}
-
-/* The next piece; 0 where there is none. */
-static __device__ inline int walk_on(const tensor_gemm_arguments *arguments, walk *at, piece *next, int reads)
-{
-    next->goes_on = 0;
-    next->first = 0;
-#if STREAM
-    if (at->begin < at->end) {
-        uint32_t steps = steps_of_tile(&arguments->gemm);
-        next->tile = (at->end - 1) / steps;
-        uint32_t tile_begin = next->tile * steps;
-        uint32_t begin = at->begin > tile_begin ? at->begin : tile_begin;
-        next->first = begin - tile_begin;
-        next->count = at->end - begin;
-        next->goes_on = at->end < tile_begin + steps;
-        at->end = begin;
-        return 1;
-    }
-#endif
-    next->tile = at->tile;
-    next->count = reads ? steps_of_whole(&arguments->gemm, next->tile) : 0;
-    at->tile += count_clusters();
-    return next->tile < (uint32_t)arguments->tiles;
-}
-
-/* Whether there is no next piece. */
-static __device__ inline int walk_is_over(const tensor_gemm_arguments *arguments, const walk *at)
-{
-#if STREAM
-    if (at->begin < at->end) {
-        return 0;
-    }
-#endif
-    return at->tile >= (uint32_t)arguments->tiles;
-}
-
-/* Where a piece's tile begins for this block. */
-static __device__ inline place place_of_piece(const tensor_gemm_arguments *arguments, const piece *work,
-                                              uint32_t rank)
-{
-    block_share share = share_of_tile(&arguments->gemm, BAND, work->tile, CLUSTER_M, CLUSTER_N);
-    place here;
-    here.row = (int32_t)share.row + (SWAPPED ? 0 : (int32_t)rank * TILE_M);
-    here.column = (int32_t)share.column + (SWAPPED ? (int32_t)rank * TILE_N : 0);
-    here.problem = (int32_t)share.problem;
-    here.part = share.part;
-    return here;
-}
-
-/* The same for a consumer. */
-static __device__ inline place part_of_consumer(place here, int consumer)
-{
-    here.row += SWAPPED ? 0 : consumer * 64;
-    here.column += SWAPPED ? consumer * 64 : 0;
-    return here;
-}
+#include "wgmma_walk.h"
+#include "wgmma_values.h"
+#include "wgmma_buffer.h"
+#include "wgmma_store.h"
+#include "wgmma_stream.h"
+#include "wgmma_planes.h"
 
 /* ---- The producer --------------------------------------------------------------------------- */
 
@@ -417,119 +271,6 @@ static __device__ inline int own_columns(uint32_t rank)
     const int unit = COLUMNS_ACROSS ? ACROSS : WGMMA_N / CLUSTER;
     return (int)rank * (WGMMA_N / unit) / CLUSTER * unit;
 }
-
-#if PLANES > 2
-
-/* Whether a product before has left a part of D to this one, of the tile at `here` those from column `column` on. */
-static __device__ inline int part_is_left(const gemm_arguments *gemm, place here, int column)
-{
-    const uint32_t *earlier = gemm->verdict.earlier;
-    return earlier == 0 ||
-           (column < gemm->n &&
-            earlier[spoiled_place(&gemm->verdict, gemm->m, gemm->n, here.problem, here.row, column)] != 0);
-}
-
-/* Or any part of it. */
-static __device__ inline int tile_is_left(const gemm_arguments *gemm, place here)
-{
-    int left = 0;
-#pragma unroll
-    for (int part = 0; part < TILE_N / SPOILED_COLUMNS; ++part) {
-        left |= part_is_left(gemm, here, here.column + part * SPOILED_COLUMNS);
-    }
-    return left;
-}
-
-#endif
-
-#if SCALED
-
-/*
- * Where the words of one of a tile's blocks begin, of the first slice: of block number `lane`, the rows' before the
- * columns'. Beyond the matrix there are those of its last block.
- */
-static __device__ inline uint32_t words_of_lane(const gemm_arguments *gemm, place here, uint32_t lane)
-{
-    int of_rows = lane < ROW_BLOCKS; /* of B */
-    int64_t blocks = ((of_rows ? gemm->n : gemm->m) + BLOCK_SIDE - 1) / BLOCK_SIDE;
-    int64_t block = (of_rows ? here.column : here.row) / BLOCK_SIDE + (of_rows ? lane : lane - ROW_BLOCKS);
-    int64_t problem = (of_rows ? gemm->stride_b : gemm->stride_a) != 0 ? here.problem : 0;
-    block = problem * blocks + (block < blocks ? block : blocks - 1);
-    return (uint32_t)block * (uint32_t)gemm->verdict.slices + (of_rows ? (uint32_t)gemm->verdict.count_a : 0);
-}
-
-/* What remains of two blocks that meet over `length` k less what they leave out, in units of the latter for one k. */
-static __device__ inline int32_t block_margin(uint32_t row, uint32_t column, int32_t length)
-{
-    int32_t common = block_count(row) + block_count(column) - length;
-    int32_t margin = BLOCK_EVIDENCE * (common > 0 ? common : 0) - length;
-    return margin > 0 && ((row | column) & BLOCK_ZEROS) ? 0 : margin;
-}
-
-/*
- * Whether a tile has blocks that do not hold enough of what is multiplied, see blocks.h. The warp asks; a lane looks at
- * one slice of all blocks at a time. What remains of two blocks less what they leave out is summed over k.
- */
-static __device__ inline int tile_is_refused(const gemm_arguments *gemm, uint32_t own_words)
-{
-    const uint32_t *words = gemm->verdict.words;
-    int32_t slices = gemm->verdict.slices;
-    uint32_t places[ROW_BLOCKS + COLUMN_BLOCKS];
-    float margins[ROW_BLOCKS][COLUMN_BLOCKS] = {{0}};
-#pragma unroll
-    for (int i = 0; i < ROW_BLOCKS + COLUMN_BLOCKS; ++i) {
-        places[i] = __shfl_sync(0xffffffffu, own_words, i) + threadIdx.x % 32;
-    }
-#pragma unroll 1
-    for (int32_t slice = (int32_t)(threadIdx.x % 32); slice < slices; slice += 32) {
-        int32_t length = slice_length(gemm->k, slices, slice);
-        uint32_t found[ROW_BLOCKS + COLUMN_BLOCKS];
-#pragma unroll
-        for (int i = 0; i < ROW_BLOCKS + COLUMN_BLOCKS; ++i) {
-            found[i] = words[places[i]];
-            places[i] += 32;
-        }
-#pragma unroll
-        for (int i = 0; i < ROW_BLOCKS; ++i) {
-#pragma unroll
-            for (int j = 0; j < COLUMN_BLOCKS; ++j) {
-                uint32_t row = found[i];
-                uint32_t column = found[ROW_BLOCKS + j];
-                float margin = (float)block_margin(row, column, length);
-                margins[i][j] += margin * (block_scale(row) * block_scale(column));
-            }
-        }
-    }
-    int refused = 0;
-#pragma unroll
-    for (int i = 0; i < ROW_BLOCKS; ++i) {
-#pragma unroll
-        for (int j = 0; j < COLUMN_BLOCKS; ++j) {
-            float margin = margins[i][j];
-#pragma unroll
-            for (int lanes = 16; lanes > 0; lanes /= 2) {
-                margin += __shfl_xor_sync(0xffffffffu, margin, lanes);
-            }
-            refused |= !(margin >= 0); /* what is no number too */
-        }
-    }
-    return refused;
-}
-
-/* Writes the factors of a stage, whose k begin at k: each lane that of its block. */
-static __device__ inline void put_factors(float factors[FACTORS], const gemm_arguments *gemm,
-                                          uint32_t own_words, int k, int refused)
-{
-    int32_t last = gemm->verdict.slices - 1;
-    int32_t slice = k / BLOCK_SIDE < last ? k / BLOCK_SIDE : last;
-    if (threadIdx.x < ROW_BLOCKS + COLUMN_BLOCKS) {
-        float scale = block_scale(gemm->verdict.words[own_words + (uint32_t)slice]) / (1 << BLOCK_TOP);
-        factors[threadIdx.x] = refused ? __uint_as_float(0x7fffffffu) : scale;
-    }
-    __syncwarp();
-}
-
-#endif
 
 /*
  * One thread loads everything, of scaled planes the first of the warp, whose others look through the blocks' words
@@ -597,8 +338,6 @@ static __device__ inline void produce(const tensor_gemm_arguments *arguments, sh
         }
     }
 }
-
-#include "wgmma_epilogue.h"
 
 /* ---- The consumers -------------------------------------------------------------------------- */
 
@@ -675,31 +414,6 @@ static __device__ inline void clear(wgmma_sum sum[WGMMA_SUMS])
         sum[i] = 0;
     }
 }
-
-#if SCALED
-
-/* What a consumer's sums of a stage are multiplied with, a number for each block of columns; 1 where they are to be NaN. */
-static __device__ inline int read_factors(float factors[COLUMN_BLOCKS], const float from[FACTORS],
-                                          int consumer)
-{
-    float of_rows = from[consumer];
-#pragma unroll
-    for (int i = 0; i < COLUMN_BLOCKS; ++i) {
-        factors[i] = of_rows * from[ROW_BLOCKS + i];
-    }
-    return __shfl_sync(0xffffffffu, of_rows != of_rows, 0);
-}
-
-/* Makes sums what the tile is not stored for. */
-static __device__ inline void spoil(wgmma_sum sum[WGMMA_SUMS])
-{
-#pragma unroll
-    for (int i = 0; i < WGMMA_SUMS; ++i) {
-        sum[i] = __uint_as_float(0x7fffffffu);
-    }
-}
-
-#endif
 
 #if MOVES_SUMS && !SCALED
 
@@ -822,122 +536,6 @@ static __device__ __forceinline__ void sum_products(wgmma_sum sum[WGMMA_SUMS], c
 #endif
 }
 
-#if STREAM
-
-#if ELEMENT == ELEMENT_S8
-static __device__ inline float sum_bits(int32_t sum) { return __int_as_float(sum); }
-static __device__ inline int32_t sum_of_bits(float bits) { return __float_as_int(bits); }
-#else
-static __device__ inline float sum_bits(float sum) { return sum; }
-static __device__ inline float sum_of_bits(float bits) { return bits; }
-#endif
-
-/* Where a warpgroup leaves its sums of a tile that another block finishes, as they stand in registers. */
-static __device__ inline float2 *handed_sums(const tensor_gemm_arguments *arguments, uint32_t block,
-                                             int consumer)
-{
-    float *sums = arguments->stream_sums + ((size_t)block * CONSUMERS + consumer) * 64 * WGMMA_N;
-    return (float2 *)sums + thread_number() % WARPGROUP;
-}
-
-static __device__ inline uint64_t *flag_of(const tensor_gemm_arguments *arguments, uint32_t block,
-                                           int consumer)
-{
-    return arguments->stream_flags + block * CONSUMERS + consumer;
-}
-
-static __device__ inline void hand_on(const tensor_gemm_arguments *arguments, const wgmma_sum sum[WGMMA_SUMS],
-                                      int consumer)
-{
-    float2 *to = handed_sums(arguments, blockIdx.x, consumer);
-#pragma unroll
-    for (int i = 0; i < WGMMA_SUMS; i += 2) {
-        float2 two = {sum_bits(sum[i]), sum_bits(sum[i + 1])};
-        __stcg(to + i / 2 * WARPGROUP, two);
-    }
-    meet(consumer);
-    if (thread_number() % WARPGROUP == 0) {
-        flag_raise(flag_of(arguments, blockIdx.x, consumer), arguments->stream_token);
-    }
-}
-
-/* Adds what one other block has summed of this tile; its flag has then served. */
-static __device__ inline void add_handed(const tensor_gemm_arguments *arguments, wgmma_sum sum[WGMMA_SUMS],
-                                         uint32_t block, int consumer)
-{
-    if (thread_number() % WARPGROUP == 0) {
-        uint64_t *flag = flag_of(arguments, block, consumer);
-        flag_wait(flag, arguments->stream_token);
-        flag_clear(flag);
-    }
-    meet(consumer);
-    const float2 *from = handed_sums(arguments, block, consumer);
-#pragma unroll
-    for (int i = 0; i < WGMMA_SUMS; i += 2) {
-        if (i % 64 == 0) {
-            __syncwarp(); /* or the compiler has more loads under way than it has registers */
-        }
-        float2 two = __ldcg(from + i / 2 * WARPGROUP);
-        sum[i] += sum_of_bits(two.x);
-        sum[i + 1] += sum_of_bits(two.y);
-    }
-}
-
-/* Adds what the clusters before have summed of a tile that ends here: those whose shares reach into it. */
-static __device__ inline void add_earlier_steps(const tensor_gemm_arguments *arguments,
-                                                wgmma_sum sum[WGMMA_SUMS], const piece *work, int consumer)
-{
-    uint32_t tile_begin = work->tile * steps_of_tile(&arguments->gemm);
-    uint32_t block = blockIdx.x;
-    uint32_t begin = tile_begin + work->first;
-    while (begin > tile_begin) {
-        block -= CLUSTER;
-        add_handed(arguments, sum, block, consumer);
-        begin = share_begin(arguments, block / CLUSTER);
-    }
-}
-
-#endif
-
-#if PLANES > 1
-
-/*
- * Whether a warp's part of a tile has sums that are not finite, which it notes either way, or was not left to this
- * product; all lanes agree.
- */
-static __device__ inline int note_spoiled(standing at, const gemm_arguments *gemm, place here,
-                                          const wgmma_sum sum[WGMMA_SUMS])
-{
-    float probe = 0;
-#pragma unroll
-    for (int i = 0; i < WGMMA_SUMS; ++i) {
-        probe = fmaf(sum[i], 0, probe); /* NaN from the first that is not finite on */
-    }
-    int spoiled = __shfl_sync(0xffffffffu, __any_sync(0xffffffffu, probe != 0), 0);
-    int column = here.column + 16 * at.warp;
-    int is_left = 1;
-#if PLANES > 2
-    is_left = __shfl_sync(0xffffffffu, part_is_left(gemm, here, column), 0);
-    spoiled &= is_left;
-#endif
-    if (at.lane == 0 && here.row < gemm->m && column < gemm->n) {
-        int64_t at_word = spoiled_place(&gemm->verdict, gemm->m, gemm->n,
-                                        here.problem * gemm->parts + here.part, here.row, column);
-        gemm->verdict.spoiled[at_word] = (uint32_t)spoiled;
-#if SCALED
-        if (spoiled) {
-            int64_t rows = gemm->m - here.row < TILE_M ? gemm->m - here.row : TILE_M;
-            int64_t columns = gemm->n - column < SPOILED_COLUMNS ? gemm->n - column : SPOILED_COLUMNS;
-            *gemm->verdict.left = 1;
-            atomicAdd(gemm->verdict.count_left, (unsigned long long)(rows * columns));
-        }
-#endif
-    }
-    return spoiled || !is_left;
-}
-
-#endif
-
 static __device__ inline void consume(const tensor_gemm_arguments *arguments, shared_memory *shared,
                                       int consumer, int reads)
 {
@@ -1023,6 +621,20 @@ static __device__ inline void consume(const tensor_gemm_arguments *arguments, sh
     if (threadIdx.x % STORERS == 0) {
         tensor_store_wait_read(0);
     }
+}
+
+/* ---- The block ------------------------------------------------------------------------------ */
+
+/*
+ * Whether anything is read: alpha may be 0. Where it lies in device memory, a kernel before may write it. All lanes
+ * agree, which the compiler has to know where warpgroups part.
+ */
+static __device__ inline int reads_operands(const gemm_arguments *gemm)
+{
+    if (gemm->alpha.device) {
+        wait_for_kernels_before();
+    }
+    return __shfl_sync(0xffffffffu, !alpha_is_zero(gemm->alpha, gemm->epilogue.result_type), 0);
 }
 
 /* Registers a thread, of 168 for each when the block begins; a producer of planes wants more. */

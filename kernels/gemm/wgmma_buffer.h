@@ -1,0 +1,288 @@
+/*
+ * wgmma_buffer.h - how results are rounded into a buffer in shared memory, and how they are carried out of it to D where
+ * the copy engine cannot: a part of wgmma.cu.
+ *
+ * A buffer is 128 bytes along m of BUFFER_ROWS columns of D, under the 128-byte swizzle: 16-byte piece p of row r
+ * stands at place p ^ (r mod 8) of its row, so that threads which take a column of pieces have all banks to themselves.
+ *
+ *     registers --stmatrix--> buffer --copy engine-----> D
+ *                                    --16 bytes a lane--> D     where D does not lie as the engine wants it
+ */
+#ifndef CARAT_GEMM_WGMMA_BUFFER_H
+#define CARAT_GEMM_WGMMA_BUFFER_H
+
+#include "../ptx/store_matrix.h"
+
+/* ---- Into a buffer ---- */
+
+/* Byte offset of a 16-byte piece of a buffer's row, under the swizzle. */
+static __device__ inline int piece_at(int row, int piece)
+{
+    return row * ROW_BYTES + ((piece ^ (row & 7)) << 4);
+}
+
+/* 16-bit results, two in a word: `width` along m, or BUFFER_ROWS columns of 64 where the rows run along m. */
+static __device__ __forceinline__ void fill_words(standing at, unsigned char *buffer, const uint32_t *words,
+                                                  int width)
+{
+    int matrix = at.lane / 8; /* of the four 8 x 8 of a store whose row this lane points to */
+#pragma unroll
+    for (int j = 0; j < (SWAPPED ? 64 : BUFFER_ROWS) / 8; j += 2) {
+        if (SWAPPED && 8 * j >= width) {
+            continue;
+        }
+        if (SWAPPED) {
+            int row = 8 * (matrix % 2) + at.lane % 8;
+            store_matrix_x4(buffer + piece_at(row, j + matrix / 2), words + 2 * j);
+        } else {
+            int row = 8 * (j + matrix / 2) + at.lane % 8;
+            store_matrix_x4_trans(buffer + piece_at(row, 2 * at.warp + matrix % 2), words + 2 * j);
+        }
+    }
+}
+
+/* The same from the values, from column `first` of the sums on. */
+static __device__ __forceinline__ void fill_16(standing at, unsigned char *buffer, const float *value,
+                                               int first, int32_t type, int width)
+{
+    uint32_t words[16];
+#pragma unroll
+    for (int w = 0; w < (SWAPPED ? 64 : BUFFER_ROWS) / 4; ++w) {
+        int i = first / 2 + 2 * w;
+        if (SWAPPED && 4 * w >= width) {
+            continue;
+        }
+        words[w] =
+            type == ELEMENT_BF16 ? pack_bf16(value[i], value[i + 1]) : pack_f16(value[i], value[i + 1]);
+    }
+    fill_words(at, buffer, words, width);
+}
+
+/* 32-bit results or sums: `width` along m; half says which 32 of the rows where they run along m. */
+static __device__ __forceinline__ void fill_32(standing at, unsigned char *buffer, const uint32_t *value,
+                                               int first, int half, int width)
+{
+    if (SWAPPED) {
+#pragma unroll
+        for (int j = 0; j < 4; ++j) {
+            if (8 * j >= width) {
+                continue;
+            }
+#pragma unroll
+            for (int r = 0; r < 2; ++r) {
+                int i = (first / 8 + j) * 4 + 2 * r;
+                uint2 both = {value[i], value[i + 1]};
+                *(uint2 *)(buffer + piece_at(buffer_row_of(at, i), 2 * j + at.member / 2) +
+                           at.member % 2 * 8) = both;
+            }
+        }
+    } else if (at.warp / 2 == half) {
+#pragma unroll
+        for (int j = 0; j < BUFFER_ROWS / 8; ++j) {
+#pragma unroll
+            for (int e = 0; e < 4; ++e) {
+                int i = (first / 8 + j) * 4 + e;
+                int row = 8 * j + 2 * at.member + e % 2;
+                int m = at.warp % 2 * 16 + at.group + e / 2 * 8;
+                *(uint32_t *)(buffer + piece_at(row, m / 4) + m % 4 * 4) = value[i];
+            }
+        }
+    }
+}
+
+/* 8-bit results: 128 along m, or what is left of the tile; where the rows run along m there are but 64 of them. */
+static __device__ __forceinline__ void fill_8(standing at, unsigned char *buffer, const float *value,
+                                              int first, int32_t type)
+{
+#pragma unroll
+    for (int j = 0; j < (SWAPPED ? (WGMMA_N < 128 ? WGMMA_N : 128) : BUFFER_ROWS) / 8; ++j) {
+        if (first + 8 * j >= WGMMA_N) {
+            continue;
+        }
+#pragma unroll
+        for (int r = 0; r < 2; ++r) {
+            int i = (first / 8 + j) * 4 + 2 * r;
+            uint16_t both =
+                type == ELEMENT_E4M3 ? pack_e4m3(value[i], value[i + 1]) : pack_s8(value[i], value[i + 1]);
+            if (SWAPPED) {
+                *(uint16_t *)(buffer + piece_at(buffer_row_of(at, i), j / 2) + j % 2 * 8 + 2 * at.member) =
+                    both;
+            } else {
+                int m = row_of(at, i);
+                int row = 8 * j + 2 * at.member;
+                buffer[piece_at(row, m / 16) + m % 16] = (unsigned char)both;
+                buffer[piece_at(row + 1, m / 16) + m % 16] = (unsigned char)(both >> 8);
+            }
+        }
+    }
+}
+
+/* ---- Out of a buffer ---- */
+
+/* Where a thread's storers begin in D, or among the partial sums. */
+typedef struct place_of_tile {
+    int m;
+    int n;
+    int problem; /* or the part, counted through all problems */
+} place_of_tile;
+
+static __device__ inline place_of_tile place_of_storers(const gemm_arguments *gemm, place here, standing at)
+{
+    place_of_tile tile;
+    tile.m = here.row;
+    tile.n = here.column + (STORERS == 32 ? 16 * at.warp : 0);
+    tile.problem = gemm->stride_d != 0 ? here.problem : 0;
+    if (gemm->partials) {
+        tile.problem = here.problem * gemm->parts + here.part;
+    }
+    return tile;
+}
+
+/* The same in memory. */
+typedef struct destination {
+    char *first; /* its first element */
+    int64_t ld_bytes;
+    int rows; /* elements along m and columns that lie inside */
+    int columns;
+} destination;
+
+static __device__ inline destination destination_of(const gemm_arguments *gemm, const place_of_tile *tile,
+                                                    int bytes)
+{
+    char *base = (char *)(gemm->partials ? gemm->partials : gemm->d);
+    int64_t stride = gemm->partials ? gemm->m * gemm->n : gemm->stride_d;
+    int64_t ld = gemm->partials ? gemm->m : gemm->ldd;
+    destination to;
+    to.ld_bytes = ld * bytes;
+    to.first = base + (tile->problem * stride + tile->m) * bytes + tile->n * to.ld_bytes;
+    to.rows = inside(gemm->m - tile->m);
+    to.columns = inside(gemm->n - tile->n);
+    return to;
+}
+
+/* Bytes of an element of D, or of the sums that are stored instead. */
+static __device__ inline int result_bytes(const gemm_arguments *gemm)
+{
+    int32_t type = gemm->epilogue.result_type;
+    if (gemm->partials || type == ELEMENT_F32 || type == ELEMENT_S32) {
+        return 4;
+    }
+    return type == ELEMENT_F16 || type == ELEMENT_BF16 ? 2 : 1;
+}
+
+static __device__ inline void copy_element(char *to, const unsigned char *from, int bytes)
+{
+    if (bytes == 4) {
+        *(uint32_t *)to = *(const uint32_t *)from;
+    } else if (bytes == 2) {
+        *(uint16_t *)to = *(const uint16_t *)from;
+    } else {
+        *to = (char)*from;
+    }
+}
+
+/* 16 bytes of a buffer's row from `byte` on, out of the two pieces that they lie in. */
+static __device__ __forceinline__ uint4 bytes_of_row(const unsigned char *buffer, int row, int byte)
+{
+    uint4 low = *(const uint4 *)(buffer + piece_at(row, byte / 16));
+    int offset = byte % 16;
+    if (offset == 0) {
+        return low;
+    }
+    uint4 high = *(const uint4 *)(buffer + piece_at(row, byte / 16 + 1));
+    if (offset & 8) {
+        low = make_uint4(low.z, low.w, high.x, high.y);
+        high.x = high.z;
+        high.y = high.w;
+    }
+    if (offset & 4) {
+        low = make_uint4(low.y, low.z, low.w, high.x);
+        high.x = high.y;
+    }
+    uint32_t selector = 0x3210 + 0x1111 * (uint32_t)(offset % 4);
+    return make_uint4(__byte_perm(low.x, low.y, selector), __byte_perm(low.y, low.z, selector),
+                      __byte_perm(low.z, low.w, selector), __byte_perm(low.w, high.x, selector));
+}
+
+/* Bytes of a column that begins at an address: before the first 16 that lie at 16 bytes, and after the last. */
+typedef struct edges {
+    int head;
+    int tail;
+} edges;
+
+static __device__ __forceinline__ edges edges_of(const char *first, int bytes)
+{
+    edges edges;
+    int head = (int)(-(uintptr_t)first % 16);
+    edges.head = head < bytes ? head : bytes;
+    edges.tail = (bytes - edges.head) % 16;
+    return edges;
+}
+
+/*
+ * Stores a buffer, whose first element is (m, n) of the tile and which holds `width` elements along m. Columns may
+ * begin anywhere:
+ *
+ *     | . . e e e e e e | 16 bytes | 16 bytes | ... | e e . . . . . . |
+ *
+ * What lies at 16 bytes goes so, eight lanes a column; then the elements at the edges one by one. Elements of four bytes
+ * go one a lane: a whole warp's are one access anyhow.
+ */
+static __device__ __forceinline__ void copy_out(standing at, const unsigned char *buffer,
+                                                const destination *to, int m, int n, int width, int bytes)
+{
+    char *first = to->first + m * bytes + n * to->ld_bytes;
+    int rows = to->rows - m < width ? to->rows - m : width;
+    int columns = to->columns - n < BUFFER_ROWS ? to->columns - n : BUFFER_ROWS;
+    int length = rows * bytes;
+    if (length <= 0) {
+        return;
+    }
+    int index = STORERS == 32 ? at.lane : at.thread;
+    if (((uintptr_t)first | (uint64_t)to->ld_bytes | (uint64_t)length) % 16 == 0) {
+#pragma unroll
+        for (int row = 0; row < BUFFER_ROWS; row += STORERS / 8) {
+            int column = row + index / 8;
+            if (column < columns && index % 8 * 16 < length) {
+                *(uint4 *)(first + column * to->ld_bytes + index % 8 * 16) =
+                    *(const uint4 *)(buffer + piece_at(column, index % 8));
+            }
+        }
+        return;
+    }
+    if (bytes == 4) {
+#pragma unroll 4
+        for (int row = 0; row < BUFFER_ROWS; row += STORERS / 32) {
+            int column = row + index / 32;
+            int lane = index % 32;
+            if (column < columns && lane < rows) {
+                *(uint32_t *)(first + column * to->ld_bytes + lane * 4) =
+                    *(const uint32_t *)(buffer + piece_at(column, lane / 4) + lane % 4 * 4);
+            }
+        }
+        return;
+    }
+#pragma unroll 1
+    for (int column = index / 8; column < columns; column += STORERS / 8) {
+        char *begin = first + column * to->ld_bytes;
+        int byte = edges_of(begin, length).head + index % 8 * 16;
+        if (byte + 16 <= length) {
+            *(uint4 *)(begin + byte) = bytes_of_row(buffer, column, byte);
+        }
+    }
+    /* Of a whole piece the edges are 16 bytes together, of another 30 at most. */
+    int shift = (length == ROW_BYTES ? 4 : 5) - bytes / 2;
+#pragma unroll 1
+    for (int i = index; i >> shift < columns; i += STORERS) {
+        int column = i >> shift;
+        int byte = (i - (column << shift)) * bytes;
+        char *begin = first + column * to->ld_bytes;
+        edges edges = edges_of(begin, length);
+        if (byte < edges.head + edges.tail) {
+            byte += byte < edges.head ? 0 : length - edges.head - edges.tail;
+            copy_element(begin + byte, buffer + piece_at(column, byte / 16) + byte % 16, bytes);
+        }
+    }
+}
+
+#endif

@@ -1,0 +1,140 @@
+/*
+ * wgmma_walk.h - which tiles a cluster works on, which steps of their k, and in what order: a part of wgmma.cu. The
+ * producer and the consumers walk the same way, each by itself.
+ *
+ * With STREAM=1 first comes the cluster's share of a line of steps that the clusters share evenly:
+ *
+ *     steps    |  tile 0   |  tile 1   |  tile 2   |
+ *     cluster  |   0    |   1    |   2    |   3    |
+ *
+ * from its end to its beginning: first the beginning of a tile that the next cluster finishes, last the end of one that
+ * the cluster before began. So who waits for a sum waits for what blocks of lower number do first, and those have begun.
+ * Then, and without STREAM from the start, come whole tiles, each as many further as there are clusters.
+ */
+#ifndef CARAT_GEMM_WGMMA_WALK_H
+#define CARAT_GEMM_WGMMA_WALK_H
+
+#include "tiles.h"
+
+/* Where a cluster is in its work. */
+typedef struct walk {
+#if STREAM
+    uint32_t begin; /* what is left of its share */
+    uint32_t end;
+#endif
+    uint32_t tile; /* the next whole one */
+} walk;
+
+/* Of a tile the `count` steps from `first` on; whether another cluster does the rest and finishes it. */
+typedef struct piece {
+    uint32_t tile;
+    uint32_t first;
+    uint32_t count;
+    int goes_on;
+} piece;
+
+static __device__ inline uint32_t block_rank(void) { return CLUSTER == 1 ? 0 : cluster_rank(); }
+static __device__ inline uint32_t this_cluster(void) { return blockIdx.x / CLUSTER; }
+static __device__ inline uint32_t count_clusters(void) { return gridDim.x / CLUSTER; }
+
+#if STREAM
+static __device__ inline uint32_t steps_of_tile(const gemm_arguments *gemm)
+{
+    return (uint32_t)((gemm->k + TILE_K - 1) / TILE_K);
+}
+
+/* Where the share of a cluster begins, which is where the one before ends. */
+static __device__ inline uint32_t share_begin(const tensor_gemm_arguments *arguments, uint32_t cluster)
+{
+    uint64_t line = (uint64_t)(uint32_t)arguments->stream_tiles * steps_of_tile(&arguments->gemm);
+    return (uint32_t)(line * cluster / count_clusters());
+}
+#endif
+
+static __device__ inline walk walk_begin(const tensor_gemm_arguments *arguments, int reads)
+{
+    walk at;
+    at.tile = this_cluster();
+#if STREAM
+    at.begin = 0;
+    at.end = 0;
+    if (reads && arguments->stream_tiles > 0) {
+        at.begin = share_begin(arguments, this_cluster());
+        at.end = share_begin(arguments, this_cluster() + 1);
+        at.tile += (uint32_t)arguments->stream_tiles;
+    }
+#else
+    (void)reads;
+#endif
+    return at;
+}
+
+/* Steps of a whole tile, or of its part of k. */
+static __device__ inline uint32_t steps_of_whole(const gemm_arguments *gemm, uint32_t tile)
+{
+    int64_t count = gemm->k;
+    if (gemm->parts > 1) {
+        uint32_t part = tile / (uint32_t)(gemm->tiles_m * gemm->tiles_n) % (uint32_t)gemm->parts;
+        int64_t left = gemm->k - part * gemm->k_per_part;
+        count = left < gemm->k_per_part ? left : gemm->k_per_part;
+    }
+    return (uint32_t)((count + TILE_K - 1) / TILE_K);
+}
+
+/* The next piece; 0 where there is none. */
+static __device__ inline int walk_on(const tensor_gemm_arguments *arguments, walk *at, piece *next, int reads)
+{
+    next->goes_on = 0;
+    next->first = 0;
+#if STREAM
+    if (at->begin < at->end) {
+        uint32_t steps = steps_of_tile(&arguments->gemm);
+        next->tile = (at->end - 1) / steps;
+        uint32_t tile_begin = next->tile * steps;
+        uint32_t begin = at->begin > tile_begin ? at->begin : tile_begin;
+        next->first = begin - tile_begin;
+        next->count = at->end - begin;
+        next->goes_on = at->end < tile_begin + steps;
+        at->end = begin;
+        return 1;
+    }
+#endif
+    next->tile = at->tile;
+    next->count = reads ? steps_of_whole(&arguments->gemm, next->tile) : 0;
+    at->tile += count_clusters();
+    return next->tile < (uint32_t)arguments->tiles;
+}
+
+/* Whether there is no next piece. */
+static __device__ inline int walk_is_over(const tensor_gemm_arguments *arguments, const walk *at)
+{
+#if STREAM
+    if (at->begin < at->end) {
+        return 0;
+    }
+#endif
+    return at->tile >= (uint32_t)arguments->tiles;
+}
+
+/* Where a piece's tile begins for this block. */
+static __device__ inline place place_of_piece(const tensor_gemm_arguments *arguments, const piece *work,
+                                              uint32_t rank)
+{
+    block_share share = share_of_tile(&arguments->gemm, BAND, work->tile, CLUSTER_M, CLUSTER_N);
+    place here;
+    here.row = (int32_t)share.row + (SWAPPED ? 0 : (int32_t)rank * TILE_M);
+    here.column = (int32_t)share.column + (SWAPPED ? (int32_t)rank * TILE_N : 0);
+    here.problem = (int32_t)share.problem;
+    here.part = share.part;
+    return here;
+}
+
+/* The same for a consumer. */
+static __device__ inline place part_of_consumer(place here, int consumer)
+{
+    here.row += SWAPPED ? 0 : consumer * 64;
+    here.column += SWAPPED ? consumer * 64 : 0;
+    return here;
+}
+
+#endif
