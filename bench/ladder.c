@@ -7,6 +7,7 @@
 
 #include "contender.h"
 #include "problem.h"
+#include "report.h"
 
 static bool in_list(const char *list, int number)
 {
@@ -98,17 +99,6 @@ double rung_traffic_bytes(int number, const struct kernel *kernel, int64_t m, in
     int64_t tiles_m = (m + tile_m - 1) / tile_m;
     int64_t tiles_n = (n + tile_n - 1) / tile_n;
     return ((double)m * (double)tiles_n + (double)n * (double)tiles_m) * (double)k * size + written;
-}
-
-static const char *text_of(const json_t *object, const char *key)
-{
-    const char *text = json_string_value(json_object_get(object, key));
-    return text ? text : "";
-}
-
-static double number_of(const json_t *object, const char *key)
-{
-    return json_number_value(json_object_get(object, key));
 }
 
 void rung_label(const json_t *result, char *label, size_t size)

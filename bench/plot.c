@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "ladder.h"
+#include "report.h"
 #include "status.h"
 
 /* Text within single quotes, where gnuplot reads '' as one quote. */
@@ -48,17 +49,6 @@ static FILE *open_gnuplot(const char *path, const char *title)
 static carat_status close_gnuplot(FILE *script, const char *path)
 {
     return pclose(script) == 0 ? CARAT_OK : fail(CARAT_INVALID_ARGUMENT, "gnuplot could not draw %s", path);
-}
-
-static const char *text_of(const json_t *object, const char *key)
-{
-    const char *text = json_string_value(json_object_get(object, key));
-    return text ? text : "";
-}
-
-static double number_of(const json_t *object, const char *key)
-{
-    return json_number_value(json_object_get(object, key));
 }
 
 static double ceiling_value(const json_t *document, const char *name)

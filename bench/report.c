@@ -9,6 +9,17 @@
 
 json_t *json_known(double value) { return isfinite(value) && value != 0 ? json_real(value) : json_null(); }
 
+const char *text_of(const json_t *object, const char *key)
+{
+    const char *text = json_string_value(json_object_get(object, key));
+    return text ? text : "";
+}
+
+double number_of(const json_t *object, const char *key)
+{
+    return json_number_value(json_object_get(object, key));
+}
+
 const char *outcome_name(enum outcome outcome)
 {
     static const char *const names[] = {"timed", "skipped", "wrong", "failed", "cannot"};

@@ -20,6 +20,10 @@ json_t *report_head(const struct place *place, struct contender *const *contende
 json_t *report_result(const struct contender *contender, const carat_gemm_problem *problem,
                       const struct result *result, const struct ceilings *ceilings, double peer_seconds);
 
+/* What stands under a key of an object: "" where that is no text, 0 where it is no number. */
+const char *text_of(const json_t *object, const char *key);
+double number_of(const json_t *object, const char *key);
+
 /* "timed", "skipped", "wrong", "failed", "cannot" */
 const char *outcome_name(enum outcome outcome);
 

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "dtype.h"
+#include "generate.h"
 #include "options.h"
 #include "status.h"
 #include "workload.h"
@@ -118,16 +119,6 @@ carat_status shapes_read(const char *path, struct shapes *shapes)
 }
 
 /* ---- Shapes at random ---- */
-
-/* splitmix64: a counter through a mixing function. */
-static uint64_t next_word(uint64_t *state)
-{
-    *state += 0x9e3779b97f4a7c15u;
-    uint64_t word = *state;
-    word = (word ^ word >> 30) * 0xbf58476d1ce4e5b9u;
-    word = (word ^ word >> 27) * 0x94d049bb133111ebu;
-    return word ^ word >> 31;
-}
 
 /* A side from 1 to the largest: its logarithm is even. */
 static int64_t draw_side(uint64_t *state, int64_t largest)

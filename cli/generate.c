@@ -38,8 +38,7 @@ static void make_layers(void)
     layer_edge[LAYERS] = 0;
 }
 
-/* splitmix64: a counter through a mixing function. */
-static uint64_t next_word(uint64_t *state)
+uint64_t next_word(uint64_t *state)
 {
     *state += 0x9e3779b97f4a7c15u;
     uint64_t word = *state;

@@ -16,4 +16,7 @@ enum family {
 /* Fills count elements of the type. The same type, family, seed and count give the same elements. */
 void generate(carat_type type, enum family family, uint64_t seed, int64_t count, void *elements);
 
+/* The next of a row of random words (splitmix64: a counter through a mixing function). */
+uint64_t next_word(uint64_t *state);
+
 #endif

@@ -19,27 +19,12 @@
 #include <unistd.h>
 
 #include "../kernels/common/arguments.h"
+#include "assertions.h"
 #include "context.h"
 #include "cuda/cuda.h"
 #include "cuda/driver.h"
 #include "reference.h"
 #include "standin.h"
-
-#define assert_ok(call)                                                                                      \
-    do {                                                                                                     \
-        carat_status assert_status = (call);                                                                 \
-        if (assert_status != CARAT_OK) {                                                                     \
-            fail_msg("%s: %s: %s", #call, carat_status_name(assert_status), carat_last_message());           \
-        }                                                                                                    \
-    } while (0)
-
-#define assert_refused(call, status, words)                                                                  \
-    do {                                                                                                     \
-        assert_int_equal((call), (status));                                                                  \
-        if (!strstr(carat_last_message(), (words))) {                                                        \
-            fail_msg("the message is \"%s\", but should say \"%s\"", carat_last_message(), (words));         \
-        }                                                                                                    \
-    } while (0)
 
 static const carat_type types[] = {CARAT_F32, CARAT_F64, CARAT_F16,  CARAT_BF16,
                                    CARAT_S32, CARAT_S8,  CARAT_E4M3, CARAT_E5M2};

@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "assertions.h"
 #include "cpu/activation.h"
 #include "cpu/float8.h"
 #include "cpu/half.h"
@@ -49,14 +50,6 @@ static int tear_down(void **state)
     carat_context_destroy(context);
     return 0;
 }
-
-#define assert_ok(call)                                                                                      \
-    do {                                                                                                     \
-        carat_status ok_status = (call);                                                                     \
-        if (ok_status != CARAT_OK) {                                                                         \
-            fail_msg("%s: %s: %s", #call, carat_status_name(ok_status), carat_last_message());               \
-        }                                                                                                    \
-    } while (0)
 
 /* ---- One case: A is m x n, B as large or its transpose ---- */
 

@@ -12,11 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "assertions.h"
 #include "carat/carat.h"
 #include "context.h"
-
-/* As in status.h, whose fail() is also a name of cmocka's. */
-__attribute__((format(printf, 1, 2))) void set_message(const char *format, ...);
 
 /* Allocations of more than 3 MB fail, as they would where memory is short: a panel of f16 has 4. */
 __attribute__((visibility("default"))) const char *__asan_default_options(void);
@@ -36,15 +34,6 @@ static int tear_down(void **state)
     carat_context_destroy(context);
     return 0;
 }
-
-#define assert_refused(call, status, words)                                                                  \
-    do {                                                                                                     \
-        set_message("no message");                                                                           \
-        assert_int_equal((call), (status));                                                                  \
-        if (!strstr(carat_last_message(), (words))) {                                                        \
-            fail_msg("the message is \"%s\", but should say \"%s\"", carat_last_message(), (words));         \
-        }                                                                                                    \
-    } while (0)
 
 #define assert_invalid(call, words) assert_refused(call, CARAT_INVALID_ARGUMENT, words)
 

@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
+#include "assertions.h"
 #include "guarded.h"
 #include "reference.h"
 
@@ -92,14 +93,6 @@ static int tear_down(void **state)
     carat_context_destroy(context);
     return 0;
 }
-
-#define assert_ok(call)                                                                                      \
-    do {                                                                                                     \
-        carat_status ok_status = (call);                                                                     \
-        if (ok_status != CARAT_OK) {                                                                         \
-            fail_msg("%s: %s: %s", #call, carat_status_name(ok_status), carat_last_message());               \
-        }                                                                                                    \
-    } while (0)
 
 /* ---- One case ---- */
 

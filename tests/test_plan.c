@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "assertions.h"
 #include "catalog.h"
 #include "context.h"
 #include "plan.h"
@@ -22,14 +23,6 @@
 static const carat_type types[] = {CARAT_F32, CARAT_F64, CARAT_F16,  CARAT_BF16,
                                    CARAT_S32, CARAT_S8,  CARAT_E4M3, CARAT_E5M2};
 enum { TYPES = sizeof(types) / sizeof(types[0]) };
-
-#define assert_refused(call, status, words)                                                                  \
-    do {                                                                                                     \
-        assert_int_equal((call), (status));                                                                  \
-        if (!strstr(carat_last_message(), (words))) {                                                        \
-            fail_msg("the message is \"%s\", but should say \"%s\"", carat_last_message(), (words));         \
-        }                                                                                                    \
-    } while (0)
 
 /* ---- The catalogue ---- */
 

@@ -12,16 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "assertions.h"
 #include "problem.h"
 #include "reference.h"
-
-#define assert_refused(call, status, words)                                                                  \
-    do {                                                                                                     \
-        assert_int_equal((call), (status));                                                                  \
-        if (!strstr(carat_last_message(), (words))) {                                                        \
-            fail_msg("the message is \"%s\", but should say \"%s\"", carat_last_message(), (words));         \
-        }                                                                                                    \
-    } while (0)
 
 static const carat_run no_run;
 
