@@ -37,6 +37,7 @@ struct ways {
     int room;
     int *first; /* of each row of the catalogue, in samples; one more than there are rows */
     int *twins; /* of each row */
+    bool leaves_out; /* the problem itself */
     float trait_distance[WAY_TRAITS]; /* squared, by what two places do not have in common */
 };
 
@@ -140,6 +141,8 @@ bool ways_sort(struct ways *ways)
     return true;
 }
 
+void ways_leave_out(struct ways *ways) { ways->leaves_out = true; }
+
 void ways_look_up(const struct ways *ways, const struct kernel *kernel, const struct way_place *place,
                   struct ways_near *near)
 {
@@ -159,7 +162,8 @@ void ways_look_up(const struct ways *ways, const struct kernel *kernel, const st
             float along = sample->place.at[axis] - place->at[axis];
             distance += along * along;
         }
-        if (distance < farthest) {
+        bool is_same = ways->leaves_out && distance == 0;
+        if (distance < farthest && !is_same) {
             near->items[near->count].distance = distance;
             near->items[near->count].parts = sample->parts;
             near->items[near->count].residual = sample->residual;

@@ -44,6 +44,12 @@ bool ways_add(struct ways *ways, const struct kernel *kernel, const struct way_p
 /* When all are there; before it, nothing may be asked. False without memory. */
 bool ways_sort(struct ways *ways);
 
+/*
+ * From now on, what was measured of a problem says nothing of the same one: so who has no device can judge what is
+ * learned by what it says of the problems that were measured.
+ */
+void ways_leave_out(struct ways *ways);
+
 /* What was measured near a place of a row; of more than there is room for, the first ones. */
 enum { MOST_NEAR = 1024 };
 struct ways_near {
