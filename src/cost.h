@@ -14,6 +14,9 @@
 
 double multiply_cycles(const struct device_traits *traits, const struct candidate *candidate);
 
+/* How many of them are there because the copy engine cannot store D's columns. */
+double odd_store_cycles(const struct device_traits *traits, const struct candidate *candidate, double cycles);
+
 /* Every byte has to come from memory or go there once, shared between the multiprocessors. */
 double memory_cycles(const struct device_traits *traits, double bytes);
 

@@ -28,8 +28,13 @@
 #define ODD_WIDE_ELEMENT_CYCLES 0.85
 #define HIDING_SHARE 0.75
 #define NEVER_HIDDEN 0.35
-/* The same of rows whose threads store their own sums. */
+/* The same of rows whose threads store their own sums, */
 #define STORE_ELEMENT_CYCLES 0.3
+/* which takes so much longer where they store 16 bytes of a column at a time, and columns begin anywhere. */
+#define ODD_LINE_CYCLES 0.8
+/* Sums of planes are put together before they are stored, which nothing hides: of a tile, and for each element. */
+#define PLANES_TILE_CYCLES 1600.0
+#define PLANES_ELEMENT_CYCLES 0.38
 /*
  * Where clusters share tiles: cycles until one sees what another has handed on, and bytes a cycle at which a block writes
  * its sums of a tile or reads another's.
@@ -179,17 +184,43 @@ double hand_over_cycles(const struct device_traits *traits, const struct candida
            (double)sharers * (double)kernel_tile_sum_bytes(candidate->kernel) / HAND_OVER_RATE;
 }
 
+/* Whether D's columns begin at multiples of 16 bytes. */
+static bool stores_aligned(const struct problem *p)
+{
+    return (p->ldd | p->stride_d) * (int64_t)carat_type_size(p->type_cd) % MAP_ALIGNMENT == 0;
+}
+
 /*
  * Where the copy engine cannot store D's columns: short ones a warp stores one after the other, of long ones each
  * element by itself.
  */
 static double carry_cycles(const struct kernel *kernel, const struct problem *p, double multiply)
 {
-    int64_t size = (int64_t)carat_type_size(p->type_cd);
-    bool by_engine = (p->ldd | p->stride_d) * size % MAP_ALIGNMENT == 0;
-    double all = (size == 4 ? ODD_WIDE_ELEMENT_CYCLES : ODD_ELEMENT_CYCLES) * kernel->tile_m * kernel->tile_n;
-    double seen = fmax(NEVER_HIDDEN * all, all - HIDING_SHARE * multiply);
-    return by_engine ? 0 : p->m < SHORT_COLUMN ? CARRY_CYCLES : seen;
+    bool wide = carat_type_size(p->type_cd) == 4;
+    double all = (wide ? ODD_WIDE_ELEMENT_CYCLES : ODD_ELEMENT_CYCLES) * kernel->tile_m * kernel->tile_n;
+    double hidden = kernel->planes > 0 ? 0 : HIDING_SHARE * multiply;
+    double seen = fmax(NEVER_HIDDEN * all, all - hidden);
+    return stores_aligned(p) ? 0 : p->m < SHORT_COLUMN ? CARRY_CYCLES : seen;
+}
+
+/* What a persistent block needs before its tiles and after them, and from piece to piece of them. */
+static double between_tiles(const struct kernel *kernel, const struct problem *p, double mine, double pieces,
+                            double carry)
+{
+    double sums = PLANES_ELEMENT_CYCLES * kernel->tile_m * kernel->tile_n;
+    double planes = kernel->planes > 0 ? PLANES_TILE_CYCLES + (stores_aligned(p) ? sums : 0) : 0;
+    return BLOCK_CYCLES + (pieces - 1) * TILE_CYCLES + pieces * carry + mine * planes;
+}
+
+/* What a thread's block needs to store a tile. */
+static double store_cycles(const struct kernel *kernel, const struct problem *p)
+{
+    double elements = (double)kernel->tile_m * kernel->tile_n;
+    double used = fmin(kernel->tile_m, (double)p->m) * fmin(kernel->tile_n, (double)p->n);
+    /* Columns that lie one behind the other, all of them in one tile, are stored whole wherever they begin. */
+    bool in_pieces = p->m > kernel->tile_m || p->ldd > p->m;
+    bool odd = kernel_stores_lines(kernel) && in_pieces && !stores_aligned(p);
+    return STORE_ELEMENT_CYCLES * elements + (odd ? ODD_LINE_CYCLES * used : 0);
 }
 
 /* ---- Rows of their own kinds ---- */
@@ -238,7 +269,8 @@ static double direct_cycles(const struct kernel *kernel, double k, double mine)
 
 /* ---- All of it ---- */
 
-static double product_cycles(const struct device_traits *traits, const struct candidate *candidate)
+static double product_cycles(const struct device_traits *traits, const struct candidate *candidate,
+                             bool by_engine)
 {
     const struct kernel *kernel = candidate->kernel;
     const struct problem *p = &candidate->product;
@@ -272,14 +304,34 @@ static double product_cycles(const struct device_traits *traits, const struct ca
     }
     /* A share of tiles has one piece more than it is tiles long. */
     double pieces = candidate->stream_tiles > 0 ? ceil(mine) + 1 : mine;
-    double between =
-        kernel->tensor_maps
-            ? BLOCK_CYCLES + (pieces - 1) * TILE_CYCLES + pieces * carry_cycles(kernel, p, multiply)
-            : ceil(mine / fit) * BLOCK_CYCLES + mine * STORE_ELEMENT_CYCLES * kernel->tile_m * kernel->tile_n;
+    double carry = by_engine ? 0 : carry_cycles(kernel, p, multiply);
+    double between = kernel->tensor_maps ? between_tiles(kernel, p, mine, pieces, carry)
+                                         : ceil(mine / fit) * BLOCK_CYCLES + mine * store_cycles(kernel, p);
     return mine * fmax(fmax(multiply, fetch), wait) + between;
 }
 
-double multiply_cycles(const struct device_traits *traits, const struct candidate *candidate)
+/*
+ * What memory needs where a last wave has only a few tiles: the waves before have all of its rate, but in the last one
+ * each block fetches no faster than ever, and memory is idle. 0 where that is not so.
+ */
+static double memory_cycles_in_waves(const struct device_traits *traits, const struct candidate *candidate,
+                                     double memory)
+{
+    const struct kernel *kernel = candidate->kernel;
+    int cluster = kernel_cluster_blocks(kernel);
+    int64_t tiles = candidate->blocks / cluster;
+    int64_t at_once = traits->multiprocessors / cluster > 0 ? traits->multiprocessors / cluster : 1;
+    int64_t last = tiles % at_once;
+    if (!kernel->tensor_maps || candidate->stream_tiles > 0 || tiles < at_once || last == 0) {
+        return 0;
+    }
+    double k = (double)(candidate->parts > 1 ? candidate->k_per_part : candidate->product.k);
+    return memory * (1 - (double)last / (double)tiles) + fetch_cycles(kernel, &candidate->product) * k;
+}
+
+/* The product's own kernel; by_engine: as if the copy engine could store D. */
+static double kernel_cycles(const struct device_traits *traits, const struct candidate *candidate,
+                            bool by_engine)
 {
     const struct problem *to = &candidate->product;
     double inputs = (extent_elements(problem_extent_a(to)) + extent_elements(problem_extent_b(to))) *
@@ -297,5 +349,18 @@ double multiply_cycles(const struct device_traits *traits, const struct candidat
     }
     double outputs = candidate->bare ? (double)candidate->partial_bytes : results;
     double written = outputs / (WRITE_RATE * traits->multiprocessors);
-    return fmax(product_cycles(traits, candidate), fmax(memory_cycles(traits, inputs + outputs), written));
+    double memory = fmax(memory_cycles(traits, inputs + outputs), written);
+    return fmax(product_cycles(traits, candidate, by_engine),
+                fmax(memory, memory_cycles_in_waves(traits, candidate, memory)));
+}
+
+double multiply_cycles(const struct device_traits *traits, const struct candidate *candidate)
+{
+    return kernel_cycles(traits, candidate, false);
+}
+
+double odd_store_cycles(const struct device_traits *traits, const struct candidate *candidate, double cycles)
+{
+    bool is_odd = candidate->kernel->tensor_maps && !stores_aligned(&candidate->product);
+    return is_odd ? cycles - kernel_cycles(traits, candidate, true) : 0;
 }

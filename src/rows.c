@@ -169,6 +169,13 @@ bool kernel_fetches_late(const struct kernel *kernel)
     return kernel_multiplies_by_warp(kernel) && kernel->stages == 0;
 }
 
+bool kernel_stores_lines(const struct kernel *kernel)
+{
+    bool one_by_one = kernel->tensor_maps || kernel_is_thin(kernel) || kernel->splits > 0;
+    return !one_by_one &&
+           (kernel_multiplies_by_warp(kernel) ? kernel_fetches_late(kernel) : kernel->stages > 1);
+}
+
 int kernel_k_step(const struct kernel *kernel)
 {
     /* Small thin products have less k than a tile. */

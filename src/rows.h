@@ -58,6 +58,9 @@ bool kernel_multiplies_by_warp(const struct kernel *kernel);
 /* Whether a row begins to fetch what it multiplies next only when it needs it; other blocks have to fill the time. */
 bool kernel_fetches_late(const struct kernel *kernel);
 
+/* Whether a row's threads store 16 bytes of a column at a time, where columns begin at such. */
+bool kernel_stores_lines(const struct kernel *kernel);
+
 /* Blocks that fit a multiprocessor at once. */
 int kernel_most_resident(const struct kernel *kernel);
 
