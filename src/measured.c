@@ -12,9 +12,9 @@
 
 /* What a table's times of products have in them beside: the launch. */
 #define LAUNCH_CYCLES 2500.0
-/* Of problems no larger than this whole ways are measured. */
-#define MOST_SAMPLED_WORK 0x1p33
-#define MOST_SAMPLED_BYTES 0x1p24
+/* Of problems of fewer multiply-adds than this, and of no longer sides, whole ways are measured. */
+#define MOST_SAMPLED_WORK 0x1p36
+#define LONGEST_SAMPLED_SIDE ((int64_t)1 << 15)
 
 /* ---- Rows ---- */
 
@@ -66,7 +66,8 @@ double corrected_multiply(const struct device_traits *traits, struct candidate *
     if (!candidate->corrected) {
         factor = tuning_factor(traits->tuning, kernel, variant ^ 1, point, &candidate->corrected);
     }
-    return factor * (cycles + LAUNCH_CYCLES);
+    double odd = odd_store_cycles(traits, candidate, cycles);
+    return factor * (cycles - odd + LAUNCH_CYCLES) + odd;
 }
 
 double corrected_reduce(const struct device_traits *traits, const struct problem *p,
@@ -109,11 +110,8 @@ struct way_place place_of_way(const struct problem *p, const struct candidate *t
 
 bool is_like_samples(const struct problem *p)
 {
-    double elements_d = (double)p->m * (double)p->n * (double)p->batch;
-    double bytes = (extent_elements(problem_extent_a(p)) + extent_elements(problem_extent_b(p))) *
-                       (double)carat_type_size(p->type_a) +
-                   elements_d * (double)carat_type_size(p->type_cd);
-    return elements_d * (double)p->k < MOST_SAMPLED_WORK && bytes < MOST_SAMPLED_BYTES;
+    return p->m <= LONGEST_SAMPLED_SIDE && p->n <= LONGEST_SAMPLED_SIDE && p->k <= LONGEST_SAMPLED_SIDE &&
+           (double)p->m * (double)p->n * (double)p->batch * (double)p->k < MOST_SAMPLED_WORK;
 }
 
 double way_factor(const struct ways_near *near, struct candidate *candidate)

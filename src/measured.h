@@ -7,7 +7,8 @@
 /*
  * The product's cycles as the table corrects them. A launch counts there, which is the same for all ways but not
  * the same share of them. Tables know of no shared tiles: those run as fast as the row does in whole waves, of which
- * they are so much less as the model says, and what the clusters hand over comes on top as foreseen.
+ * they are so much less as the model says, and what the clusters hand over comes on top as foreseen. So does what it
+ * takes where the copy engine cannot store D, of which they do not know either.
  */
 double corrected_multiply(const struct device_traits *traits, struct candidate *candidate, double cycles);
 
@@ -22,8 +23,8 @@ double idle_factor(const struct candidate *candidate);
 struct way_place place_of_way(const struct problem *p, const struct candidate *treated);
 
 /*
- * Whether a problem is of the size of those of which whole ways are measured, by its multiply-adds and the bytes of its
- * operands and results. Of larger ones the grids know more, whose points they are nearer to.
+ * Whether a problem is of the size of those of which whole ways are measured, by its multiply-adds and its sides. Of
+ * larger ones the grids know more, whose points they are nearer to.
  */
 bool is_like_samples(const struct problem *p);
 

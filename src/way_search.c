@@ -178,6 +178,20 @@ static bool wants_operands_along_k(const struct search *search)
     return false;
 }
 
+/*
+ * Whether a packed operand would lie as the original does: such a copy is for nothing. Not where k is rounded up with it,
+ * for the other operand.
+ */
+static bool is_in_vain(const struct problem *p, const struct candidate *treated)
+{
+    const struct problem *to = &treated->product;
+    bool a = treated->packs_a && to->trans_a == p->trans_a && to->lda == p->lda &&
+             to->stride_a == p->stride_a && to->align_a == p->align_a;
+    bool b = treated->packs_b && to->trans_b == p->trans_b && to->ldb == p->ldb &&
+             to->stride_b == p->stride_b && to->align_b == p->align_b;
+    return (a || b) && to->k == p->k && to->type_a == p->type_a;
+}
+
 /* Looks at A and B in every treatment; those that become another type are packed. */
 static void search_treatments(struct search *search, int as)
 {
@@ -192,7 +206,8 @@ static void search_treatments(struct search *search, int as)
             bool both_along_k = (p->trans_a || a == TURNED) && (!p->trans_b || b == TURNED);
             struct candidate treated;
             if ((both_along_k || (a != TURNED && b != TURNED)) &&
-                treat(search->traits, p, (enum treatment)a, (enum treatment)b, as, &treated)) {
+                treat(search->traits, p, (enum treatment)a, (enum treatment)b, as, &treated) &&
+                (search->always_pack || !is_in_vain(p, &treated))) {
                 search_rows(search, &treated);
             }
         }
