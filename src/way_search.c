@@ -12,7 +12,6 @@
 #include "rows.h"
 #include "treatments.h"
 
-#define MOST_PARTS 256
 /* Partial sums take no more than this where K is split for speed. */
 #define MOST_PARTIALS ((int64_t)64 << 20)
 /* The most clusters that share a tile; the least steps of a cluster's share, and the most of all shares together. */
