@@ -109,6 +109,11 @@ carat_status matrix_check(const char *name, const char *ld_name, carat_order ord
     return CARAT_OK;
 }
 
+double extent_elements(struct extent extent)
+{
+    return (double)extent.rows * (double)extent.columns * (double)(extent.stride == 0 ? 1 : extent.batch);
+}
+
 size_t extent_bytes(const struct extent *extent)
 {
     int64_t span;

@@ -110,6 +110,9 @@ struct extent problem_extent_d(const struct problem *problem);
 /* The bias as one column; of no rows where there is none. */
 struct extent problem_extent_bias(const struct problem *problem);
 
+/* How many there are; what all problems of a batch share counts once. */
+double extent_elements(struct extent extent);
+
 /* Bytes from the first element to past the last one; 0 when empty. */
 size_t extent_bytes(const struct extent *extent);
 

@@ -775,6 +775,13 @@ carat_status tuning_parse(const struct device_traits *traits, const char *name, 
 
 const struct ways *tuning_ways(const struct tuning_table *table) { return table->ways; }
 
+void tuning_leave_out(struct tuning_table *table)
+{
+    if (table->ways) {
+        ways_leave_out(table->ways);
+    }
+}
+
 /* Ends the reading where the head does. */
 static carat_status stop(void *context, const struct tuning_head *head, const struct tuning_line *line)
 {

@@ -117,6 +117,9 @@ double tuning_factor(const struct tuning_table *table, const struct kernel *kern
 /* The whole ways that were measured; NULL where there are none. */
 const struct ways *tuning_ways(const struct tuning_table *table);
 
+/* Leaves out those of the very problem that is planned, see ways_leave_out(). */
+void tuning_leave_out(struct tuning_table *table);
+
 /*
  * The points of the grid of an operation. Packs: length, columns. Reduces: elements, parts. Products: blocks a
  * multiprocessor; steps of k in a part, see kernel_k_step(); and how thin the problem is: how much less of a

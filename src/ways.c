@@ -11,17 +11,19 @@
  * whose operands or result begin at 16 bytes and those that begin anywhere. What is far says roughly what is to be
  * expected, and what is near what differs from that.
  */
-static const float REACH_NEAR = 1;
+static const float REACH_NEAR = 1.25F;
 static const float REACH_FAR = 3;
-static const float LAYOUT_DISTANCE = 4;
+static const float LAYOUT_DISTANCE = 3.5F;
 static const float OFF_DISTANCE = 2.5F;
-/* What weighs against what is far, that all is as foreseen; and what is far against what is near. */
+/* What weighs against what is far, that it took as long as usual; and what is far against what is near. */
 static const float DOUBT_FAR = 1;
-static const float DOUBT_NEAR = 0.5F;
+static const float DOUBT_NEAR = 0.3F;
 /* Logarithms of factors beyond this are taken as this: something else was wrong there. */
 static const float MOST_RESIDUAL = 1;
 /* Farther than so many times its reach nothing counts. */
 static const float FARTHEST = 3;
+/* Fewer ways than this do not say how long all others usually take. */
+enum { LEAST_USUAL = 5000 };
 
 struct sample {
     struct way_place place;
@@ -35,8 +37,10 @@ struct ways {
     struct sample *samples;
     int count;
     int room;
-    int *first; /* of each row of the catalogue, in samples; one more than there are rows */
-    int *twins; /* of each row */
+    float usual; /* the mean of all residuals: what is to be expected of a way of which nothing is known */
+    int *first;  /* of each row of the catalogue, in samples; one more than there are rows */
+    int *twins;  /* of each row */
+    bool leaves_out;                  /* the problem itself */
     float trait_distance[WAY_TRAITS]; /* squared, by what two places do not have in common */
 };
 
@@ -137,14 +141,22 @@ bool ways_sort(struct ways *ways)
     ways->first[0] = 0;
     free(ways->samples);
     ways->samples = sorted;
+    double sum = 0;
+    for (int i = 0; i < ways->count; i++) {
+        sum += (double)sorted[i].residual;
+    }
+    ways->usual = ways->count >= LEAST_USUAL ? (float)(sum / ways->count) : 0;
     return true;
 }
+
+void ways_leave_out(struct ways *ways) { ways->leaves_out = true; }
 
 void ways_look_up(const struct ways *ways, const struct kernel *kernel, const struct way_place *place,
                   struct ways_near *near)
 {
     const float farthest = FARTHEST * FARTHEST * REACH_FAR * REACH_FAR;
     near->count = 0;
+    near->usual = ways ? ways->usual : 0;
     if (!ways) {
         return;
     }
@@ -159,7 +171,8 @@ void ways_look_up(const struct ways *ways, const struct kernel *kernel, const st
             float along = sample->place.at[axis] - place->at[axis];
             distance += along * along;
         }
-        if (distance < farthest) {
+        bool is_same = ways->leaves_out && distance == 0;
+        if (distance < farthest && !is_same) {
             near->items[near->count].distance = distance;
             near->items[near->count].parts = sample->parts;
             near->items[near->count].residual = sample->residual;
@@ -178,7 +191,7 @@ static float weight_of(float distance, float reach)
 double ways_factor(const struct ways_near *near, int parts, bool shares)
 {
     float here = near->count > 0 ? log2f((float)parts) : 0;
-    float sums[2] = {0};
+    float sums[2] = {DOUBT_FAR * near->usual, 0};
     float weights[2] = {DOUBT_FAR, DOUBT_NEAR};
     for (int i = 0; i < near->count; i++) {
         if (near->items[i].shares == shares) {

@@ -5,11 +5,11 @@
  * before, the parts of K. Ways that were measured on problems drawn at random say how far off that is, and near
  * problems have much of it in common. So a way's cycles are multiplied by what the same way took longer than
  * foreseen on problems nearby: the mean of the logarithms, each with a weight that falls with the distance, drawn
- * towards 0 where there are few.
+ * towards that of all ways there are where there are few.
  *
  *     log2 n |        . +0.1
  *            |   x           . +0.2     the way at x takes about 1.07 times what is foreseen;
- *            | . 0                      far from all that was measured, just that
+ *            | . 0                      far from all that was measured, as ways usually do
  *            +------------- log2 m
  */
 #ifndef CARAT_WAYS_H
@@ -44,10 +44,17 @@ bool ways_add(struct ways *ways, const struct kernel *kernel, const struct way_p
 /* When all are there; before it, nothing may be asked. False without memory. */
 bool ways_sort(struct ways *ways);
 
+/*
+ * From now on, what was measured of a problem says nothing of the same one: so who has no device can judge what is
+ * learned by what it says of the problems that were measured.
+ */
+void ways_leave_out(struct ways *ways);
+
 /* What was measured near a place of a row; of more than there is room for, the first ones. */
 enum { MOST_NEAR = 1024 };
 struct ways_near {
     int count;
+    float usual; /* a residual, of all ways */
     struct {
         float distance; /* squared */
         float parts;    /* a power of two */

@@ -126,6 +126,39 @@ static void what_is_learned_is_bounded(void **state)
     ways_close(many);
 }
 
+/* Where many were measured, others are expected to take as long as is usual; a few say nothing of them. */
+static void what_is_usual_is_expected_of_others(void **state)
+{
+    (void)state;
+    struct way_place far = here;
+    far.at[0] += 40;
+    for (int many = 0; many <= 1; many++) {
+        struct ways *ways = learn("simt_f32_32x32", many ? 6000 : 600, 1.25);
+        double usual = many ? 1.25 : 1;
+        assert_true(fabs(ask(ways, "simt_f32_64x64", &here, 1, false) - usual) < 1e-3);
+        assert_true(fabs(ask(ways, "simt_f32_32x32", &far, 1, false) - usual) < 1e-3);
+        assert_true(fabs(ask(ways, "simt_f32_32x32", &here, 4, true) - usual) < 1e-3);
+        ways_close(ways);
+    }
+}
+
+/* Who judges what is learned may leave out what was measured of the very problem, in whatever way. */
+static void the_problem_itself_is_left_out(void **state)
+{
+    (void)state;
+    struct ways *ways = learn("simt_f32_32x32", 10, 1.5);
+    struct way_place beside = here;
+    beside.at[2] += 0.01F;
+    ways_leave_out(ways);
+    assert_true(ask(ways, "simt_f32_32x32", &here, 4, false) == 1);
+    assert_true(ask(ways, "simt_f32_32x32", &here, 8, false) == 1);
+    assert_true(ask(ways, "simt_f32_32x32", &beside, 4, false) > 1.4);
+    beside = here;
+    beside.traits = WAY_OFF_D;
+    assert_true(ask(ways, "simt_f32_32x32", &beside, 4, false) > 1.2);
+    ways_close(ways);
+}
+
 /* Rows are told apart, whatever the order in which they come. */
 static void rows_are_sorted(void **state)
 {
@@ -160,6 +193,8 @@ int main(void)
         cmocka_unit_test(it_fades_with_the_distance),
         cmocka_unit_test(other_ways_learn_nothing),
         cmocka_unit_test(what_is_learned_is_bounded),
+        cmocka_unit_test(what_is_usual_is_expected_of_others),
+        cmocka_unit_test(the_problem_itself_is_left_out),
         cmocka_unit_test(rows_are_sorted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

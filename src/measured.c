@@ -1,0 +1,154 @@
+/*
+ * measured.c - what was measured corrects the model: the grids of a tuning table the times of rows, and the whole ways in
+ * it what is left.
+ */
+#include "measured.h"
+
+#include <math.h>
+
+#include "cost.h"
+#include "rows.h"
+#include "treatments.h"
+
+/* What a table's times of products have in them beside: the launch. */
+#define LAUNCH_CYCLES 2500.0
+/* Of problems of fewer multiply-adds than this, and of no longer sides, whole ways are measured. */
+#define MOST_SAMPLED_WORK 0x1p36
+#define LONGEST_SAMPLED_SIDE ((int64_t)1 << 15)
+
+/* ---- Rows ---- */
+
+/* How much of a tile's side is in use, where the problem has less than one tile. */
+static double used_share(int64_t length, int tile) { return fmin(1, (double)length / tile); }
+
+/* How thin a problem is for a row, in powers of two, see tuning_axes(). */
+static double thinness(const struct kernel *kernel, const struct problem *to)
+{
+    double used_m = used_share(to->m, kernel->tile_m);
+    double used_n = used_share(to->n, kernel->tile_n);
+    if (!kernel_is_narrow(kernel)) {
+        return log2(used_n / used_m);
+    }
+    bool long_m = kernel->tile_m > kernel->tile_n;
+    double used = long_m ? used_m : used_n;
+    int64_t tiles = long_m ? ceiling(to->n, kernel->tile_n) : ceiling(to->m, kernel->tile_m);
+    return log2(used < 1 ? used : (double)tiles);
+}
+
+/* Where a product lies on its row's grids, see tuning_axes(), and on which of them. */
+static struct tuning_point product_point(const struct device_traits *traits,
+                                         const struct candidate *candidate, int *variant)
+{
+    const struct kernel *kernel = candidate->kernel;
+    const struct problem *to = &candidate->product;
+    int64_t k = candidate->parts > 1 ? candidate->k_per_part : to->k > 0 ? to->k : 1;
+    double steps = (double)ceiling(k, kernel_k_step(kernel));
+    double load = (double)candidate->blocks / traits->multiprocessors;
+    if (candidate->stream_tiles > 0 && load < 1) {
+        /* A tile's steps go to several clusters, and none is idle. */
+        steps *= load;
+        load = 1;
+    }
+    *variant = to->trans_a << 2 | to->trans_b << 1 | problem_lies_aligned(to);
+    return (struct tuning_point){{
+        log2(load > 1 ? ceil(load) : load),
+        log2(steps),
+        thinness(kernel, to),
+    }};
+}
+
+double corrected_multiply(const struct device_traits *traits, struct candidate *candidate, double cycles)
+{
+    int variant;
+    struct tuning_point point = product_point(traits, candidate, &variant);
+    const struct kernel *kernel = candidate->kernel;
+    double factor = tuning_factor(traits->tuning, kernel, variant, point, &candidate->corrected);
+    if (!candidate->corrected) {
+        factor = tuning_factor(traits->tuning, kernel, variant ^ 1, point, &candidate->corrected);
+    }
+    double odd = odd_store_cycles(traits, candidate, cycles);
+    return factor * (cycles - odd + LAUNCH_CYCLES) + odd;
+}
+
+double corrected_reduce(const struct device_traits *traits, const struct problem *p,
+                        const struct kernel *reduce, const struct candidate *candidate, double cycles)
+{
+    struct tuning_point point = {
+        {log2((double)p->m * (double)p->n * (double)p->batch), log2((double)candidate->parts)}};
+    return cycles * tuning_factor(traits->tuning, reduce, 0, point, NULL);
+}
+
+double idle_factor(const struct candidate *candidate)
+{
+    const struct kernel *kernel = candidate->kernel;
+    int64_t across = kernel->swapped ? ceiling(candidate->product.n, kernel->tile_n)
+                                     : ceiling(candidate->product.m, kernel->tile_m);
+    double cluster = kernel_cluster_blocks(kernel);
+    return across < cluster ? cluster / (double)across : 1;
+}
+
+/* ---- Whole ways ---- */
+
+/* Whether columns that are so far apart, in a matrix that begins at a multiple of so many bytes, begin anywhere. */
+static bool begins_anywhere(carat_type type, int64_t ld, int64_t stride, int64_t align)
+{
+    return ((ld | stride) * (int64_t)carat_type_size(type) | align) % MAP_ALIGNMENT != 0;
+}
+
+struct way_place place_of_way(const struct problem *p, const struct candidate *treated)
+{
+    struct way_place place = {
+        .at = {log2f((float)p->m), log2f((float)p->n), log2f((float)(p->k > 0 ? p->k : 1)),
+               log2f((float)p->batch)},
+        .traits = (p->trans_a ? WAY_TRANS_A : 0) | (p->trans_b ? WAY_TRANS_B : 0) |
+                  (begins_anywhere(p->type_a, p->lda, p->stride_a, p->align_a) ? WAY_OFF_A : 0) |
+                  (begins_anywhere(p->type_b, p->ldb, p->stride_b, p->align_b) ? WAY_OFF_B : 0) |
+                  (begins_anywhere(p->type_cd, p->ldd, p->stride_d, 0) ? WAY_OFF_D : 0)};
+    plan_marks(p, treated, place.packs);
+    return place;
+}
+
+bool is_like_samples(const struct problem *p)
+{
+    return p->m <= LONGEST_SAMPLED_SIDE && p->n <= LONGEST_SAMPLED_SIDE && p->k <= LONGEST_SAMPLED_SIDE &&
+           (double)p->m * (double)p->n * (double)p->batch * (double)p->k < MOST_SAMPLED_WORK;
+}
+
+double way_factor(const struct ways_near *near, struct candidate *candidate)
+{
+    if (!near) {
+        return 1;
+    }
+    double factor = ways_factor(near, candidate->parts, candidate->stream_tiles > 0);
+    candidate->corrected = candidate->corrected || factor != 1;
+    return factor;
+}
+
+/* ---- What a table is read with ---- */
+
+bool plan_predict(const struct device_traits *traits, const struct tuning_line *line, double *cycles,
+                  int *variant, struct tuning_point *point)
+{
+    const struct kernel *kernel = line->kernel;
+    double sizes[2] = {(double)line->sizes[0], (double)line->sizes[1]};
+    *point = (struct tuning_point){{log2(sizes[0]), log2(sizes[1])}};
+    *variant = line->turned;
+    if (line->operation == OPERATION_PACK) {
+        *cycles = pack_alone_cycles(traits, line);
+    } else if (line->operation == OPERATION_REDUCE) {
+        double bytes = sizes[0] * (double)carat_type_size((carat_type)kernel->element);
+        *cycles = reduce_cycles(traits, bytes * sizes[1], bytes);
+    } else {
+        struct problem problem;
+        struct candidate way;
+        carat_gemm_problem described = tuning_problem(kernel, line->trans_a, line->trans_b, line->sizes[0],
+                                                      line->sizes[1], line->sizes[2]);
+        if (problem_check(&described, &problem) != CARAT_OK ||
+            !plan_as_it_is(traits, &problem, kernel, &way)) {
+            return false;
+        }
+        *cycles = multiply_cycles(traits, &way) + LAUNCH_CYCLES;
+        *point = product_point(traits, &way, variant);
+    }
+    return kernel_runs_on(kernel, traits);
+}

@@ -1,0 +1,263 @@
+/* rows.c - what the rows of the catalogue can do, of which kind they are, and which one does a step. */
+#include "rows.h"
+
+/* A tensor map's limits: elements a dimension, bytes from column to column and from problem to problem. */
+#define MAP_ELEMENTS ((int64_t)1 << 31)
+#define MAP_BYTES ((int64_t)1 << 40)
+/* What k of thin rows is counted by at most, see kernel_k_step(). */
+#define THIN_K_STEP 128
+/* The share of the tensor unit's rate that instructions of one warp reach. */
+#define OF_ONE_WARP 0.62
+
+/* ---- What a row can do ---- */
+
+bool kernel_runs_on(const struct kernel *kernel, const struct device_traits *traits)
+{
+    bool has_instructions = kernel->arch_specific ? kernel->arch == traits->compute_capability
+                                                  : kernel->arch <= traits->compute_capability;
+    bool has_memory = traits->shared_bytes == 0 || kernel->shared_bytes <= traits->shared_bytes;
+    return kernel->image && has_instructions && has_memory;
+}
+
+/* Whether A and B are f64 that were narrower floats. */
+static bool is_widened(const struct problem *p) { return p->type_a == CARAT_F64 && p->type_cd != CARAT_F64; }
+
+bool problem_keeps_all_bits(const struct problem *p)
+{
+    return p->accuracy == CARAT_ACCURACY_STANDARD || p->accuracy == CARAT_ACCURACY_CLOSE;
+}
+
+bool kernel_has_types(const struct kernel *kernel, const struct problem *p)
+{
+    int element_b = kernel->element_b ? kernel->element_b : kernel->element;
+    /* The tensor unit keeps sums of 8-bit floats in fewer than 24 bits. */
+    bool cuts_sums = kernel->element == ELEMENT_E4M3 || kernel->element == ELEMENT_E5M2;
+    bool is_best = is_widened(p) ? kernel->widened != 0 : kernel->accuracy == ACCURACY_BEST;
+    return kernel->element == (int)p->type_a && element_b == (int)p->type_b && kernel->planes == p->planes &&
+           !kernel->rescues && is_best == problem_wants_best(p) &&
+           (kernel->accuracy != ACCURACY_FAST || p->accuracy == CARAT_ACCURACY_FAST) &&
+           (kernel->splits == 0 || problem_keeps_all_bits(p)) &&
+           !(cuts_sums && p->accuracy == CARAT_ACCURACY_STRICT);
+}
+
+static bool has_layout(const struct kernel *kernel, const struct problem *p)
+{
+    int layout = p->trans_a ? (p->trans_b ? LAYOUT_TT : LAYOUT_TN) : (p->trans_b ? LAYOUT_NT : LAYOUT_NN);
+    return kernel->layout == LAYOUT_ANY || kernel->layout == layout;
+}
+
+int64_t kernel_aligned_elements(const struct kernel *kernel, const struct problem *p)
+{
+    int64_t size = (int64_t)carat_type_size(p->type_a);
+    int64_t bytes = kernel->tensor_maps ? MAP_ALIGNMENT : kernel->alignment;
+    return bytes > size ? bytes / size : 1;
+}
+
+static bool is_aligned(const struct kernel *kernel, const struct problem *p)
+{
+    int64_t size = (int64_t)carat_type_size(p->type_a);
+    int64_t unit = kernel_aligned_elements(kernel, p);
+    /* A kernel may begin with what its tiles leave over of k, where it moves the tiles itself. */
+    bool along_k = p->trans_a || !p->trans_b;
+    bool k_fits = kernel->tensor_maps || !along_k || p->k % unit == 0;
+    return unit == 1 ||
+           (k_fits && p->lda % unit == 0 && p->ldb % unit == 0 && p->stride_a % unit == 0 &&
+            p->stride_b % unit == 0 && p->align_a % (unit * size) == 0 && p->align_b % (unit * size) == 0);
+}
+
+static bool within_limits(const struct kernel *kernel, const struct problem *p)
+{
+    if ((kernel->ld_limit > 0 && (p->lda > kernel->ld_limit || p->ldb > kernel->ld_limit)) ||
+        (kernel->k_limit > 0 && p->k > kernel->k_limit) || (kernel->splits > 0 && p->k < LEAST_SPLIT_K)) {
+        return false;
+    }
+    int64_t most = MAP_BYTES / (int64_t)carat_type_size(p->type_a);
+    return !kernel->tensor_maps || (p->k > 0 && p->m < MAP_ELEMENTS && p->n < MAP_ELEMENTS &&
+                                    p->k < MAP_ELEMENTS && p->batch < MAP_ELEMENTS && p->lda < most &&
+                                    p->ldb < most && p->stride_a < most && p->stride_b < most);
+}
+
+bool kernel_multiplies(const struct kernel *kernel, const struct device_traits *traits,
+                       const struct problem *p)
+{
+    /* Rungs of the ladder know nothing of batches. */
+    bool product =
+        kernel->operation == OPERATION_GEMM || (kernel->operation == OPERATION_LADDER && p->batch == 1);
+    return product && kernel_has_types(kernel, p) && kernel_runs_on(kernel, traits) &&
+           has_layout(kernel, p) && within_limits(kernel, p) && is_aligned(kernel, p);
+}
+
+bool kernel_finishes(const struct kernel *kernel, const struct problem *p)
+{
+    if (problem_wants_best(p) && kernel->element == ELEMENT_F64 && p->type_a != CARAT_F64) {
+        /* A and B were widened. */
+        return p->type_cd == CARAT_F32 && !p->bias && p->activation == CARAT_ACTIVATION_NONE &&
+               !problem_takes_scales(p);
+    }
+    /* Rows of f16, to which 8-bit floats may have been packed, store what products of f16 give. */
+    bool has_result = kernel->element == (int)p->type_a || p->type_cd == CARAT_F16 || p->type_cd == CARAT_F32;
+    return (kernel->epilogue && has_result) || problem_is_plain(p);
+}
+
+/* ---- Which row does a step ---- */
+
+const struct kernel *find_reduce_row(const struct device_traits *traits, carat_type type)
+{
+    for (int i = 0; i < carat_catalog_count; i++) {
+        const struct kernel *kernel = &carat_catalog[i];
+        if (kernel->operation == OPERATION_REDUCE && kernel->element == (int)type &&
+            kernel_runs_on(kernel, traits)) {
+            return kernel;
+        }
+    }
+    return NULL;
+}
+
+const struct kernel *find_pack_row(const struct device_traits *traits, size_t element_bytes, int converts)
+{
+    for (int i = 0; i < carat_catalog_count; i++) {
+        const struct kernel *kernel = &carat_catalog[i];
+        if (kernel->operation == OPERATION_PACK && kernel->element_bytes == (int)element_bytes &&
+            kernel->converts == converts && kernel_runs_on(kernel, traits)) {
+            return kernel;
+        }
+    }
+    return NULL;
+}
+
+const struct kernel *find_row_of_planes(const struct device_traits *traits, int operation, int planes,
+                                        bool rescues)
+{
+    for (int i = 0; i < carat_catalog_count; i++) {
+        const struct kernel *kernel = &carat_catalog[i];
+        if (kernel->operation == operation && kernel->planes == planes && (kernel->rescues != 0) == rescues &&
+            kernel_runs_on(kernel, traits)) {
+            return kernel;
+        }
+    }
+    return NULL;
+}
+
+/* ---- Of which kind a row is ---- */
+
+bool kernel_is_thin(const struct kernel *kernel)
+{
+    return !kernel->tensor_maps && kernel->warp_m > 0 && kernel->splits == 0 &&
+           (kernel->tile_m <= 16 || kernel->tile_n <= 16);
+}
+
+bool kernel_is_direct(const struct kernel *kernel) { return kernel->k_limit > 0; }
+
+bool kernel_is_dots(const struct kernel *kernel) { return kernel_is_thin(kernel) && kernel->stages == 1; }
+
+bool kernel_is_narrow(const struct kernel *kernel)
+{
+    return !kernel_is_direct(kernel) && kernel->splits == 0 && (kernel->tile_m <= 16 || kernel->tile_n <= 16);
+}
+
+bool kernel_multiplies_by_warp(const struct kernel *kernel)
+{
+    bool tensor_type =
+        kernel->element == ELEMENT_F16 || kernel->element == ELEMENT_BF16 || kernel->element == ELEMENT_S8 ||
+        kernel->element == ELEMENT_E4M3 || kernel->element == ELEMENT_E5M2 ||
+        (kernel->element == ELEMENT_F32 && (kernel->accuracy == ACCURACY_FAST || kernel->splits > 0));
+    return !kernel->tensor_maps && tensor_type && kernel->warp_m > 0 && !kernel_is_dots(kernel);
+}
+
+bool kernel_fetches_late(const struct kernel *kernel)
+{
+    return kernel_multiplies_by_warp(kernel) && kernel->stages == 0;
+}
+
+bool kernel_stores_lines(const struct kernel *kernel)
+{
+    bool one_by_one = kernel->tensor_maps || kernel_is_thin(kernel) || kernel->splits > 0;
+    return !one_by_one &&
+           (kernel_multiplies_by_warp(kernel) ? kernel_fetches_late(kernel) : kernel->stages > 1);
+}
+
+int kernel_k_step(const struct kernel *kernel)
+{
+    /* Small thin products have less k than a tile. */
+    int thin = kernel->tile_k < THIN_K_STEP ? kernel->tile_k : THIN_K_STEP;
+    return kernel_is_direct(kernel) ? 1 : kernel_is_thin(kernel) ? thin : kernel->tile_k;
+}
+
+double kernel_unit_rate(const struct kernel *kernel)
+{
+    if (kernel->tensor_maps || kernel_multiplies_by_warp(kernel)) {
+        /* Of three parts each the six largest products are summed, of two the three largest. */
+        int parts = kernel->planes > 0 ? kernel->planes : kernel->splits;
+        double products = parts > 0 ? parts * (parts + 1) / 2.0 : 1;
+        carat_type multiplied = kernel->splits > 0 ? CARAT_BF16 : (carat_type)kernel->element;
+        double rate = 4096.0 / products / (double)carat_type_size(multiplied);
+        return kernel->tensor_maps ? rate : rate * OF_ONE_WARP;
+    }
+    if (kernel->accuracy == ACCURACY_BEST) {
+        /* Sums are f64; of f64 each multiply-add is ten operations. */
+        return kernel->element == ELEMENT_F64 ? 6.4 : 64;
+    }
+    switch (kernel->element) {
+    case ELEMENT_F64:
+        /* The double-precision tensor instruction, and the plain one. */
+        return kernel->arch >= 90 ? 128 : 64;
+    case ELEMENT_S32:
+        return 64;
+    case ELEMENT_S8:
+        return kernel_is_direct(kernel) ? 64 : 256;
+    default:
+        return 128;
+    }
+}
+
+int kernel_most_resident(const struct kernel *kernel)
+{
+    return kernel->min_blocks > 0 ? kernel->min_blocks : 1;
+}
+
+/* ---- Tiles ---- */
+
+int kernel_cluster_blocks(const struct kernel *kernel) { return kernel->cluster > 1 ? kernel->cluster : 1; }
+
+bool kernel_count_blocks(const struct kernel *kernel, const struct problem *p, int parts, int64_t *blocks)
+{
+    int cluster = kernel_cluster_blocks(kernel);
+    int64_t tiles_m = ceiling(p->m, (int64_t)kernel->tile_m * (kernel->swapped ? 1 : cluster));
+    int64_t tiles_n = ceiling(p->n, (int64_t)kernel->tile_n * (kernel->swapped ? cluster : 1));
+    int64_t count = cluster;
+    return !__builtin_mul_overflow(count, tiles_m, &count) &&
+           !__builtin_mul_overflow(count, tiles_n, &count) &&
+           !__builtin_mul_overflow(count, (int64_t)parts, &count) &&
+           !__builtin_mul_overflow(count, p->batch, blocks) && *blocks <= MOST_BLOCKS;
+}
+
+int64_t kernel_clusters(const struct kernel *kernel, const struct device_traits *traits)
+{
+    int64_t clusters =
+        (int64_t)traits->multiprocessors * kernel_most_resident(kernel) / kernel_cluster_blocks(kernel);
+    return clusters > 0 ? clusters : 1;
+}
+
+int64_t kernel_flag_bytes(const struct kernel *kernel, const struct device_traits *traits)
+{
+    int64_t blocks = kernel_clusters(kernel, traits) * kernel_cluster_blocks(kernel);
+    return round_up(blocks * kernel->consumers * (int64_t)sizeof(uint64_t), WORKSPACE_UNIT);
+}
+
+int64_t kernel_tile_sum_bytes(const struct kernel *kernel)
+{
+    return (int64_t)kernel->tile_m * kernel->tile_n * 4;
+}
+
+/* ---- How a problem lies ---- */
+
+bool problem_lies_aligned(const struct problem *p)
+{
+    int64_t size = (int64_t)carat_type_size(p->type_a);
+    return (p->lda * size | p->ldb * size | p->align_a | p->align_b) % MAP_ALIGNMENT == 0;
+}
+
+bool problem_lies_in_place(const struct problem *p)
+{
+    return p->m % 4 == 0 && p->n % 4 == 0 && p->k % 8 == 0;
+}

@@ -1,0 +1,85 @@
+/*
+ * rows.h - what the rows of the catalogue can do, of which kind they are, and which one does a step: for those who
+ * choose among them. What others may ask of a row is in plan.h.
+ */
+#ifndef CARAT_ROWS_H
+#define CARAT_ROWS_H
+
+#include "plan.h"
+
+#define MOST_BLOCKS 2147483647 /* of a grid in its first dimension */
+/* What lies in the workspace begins at multiples of this. */
+#define WORKSPACE_UNIT 256
+/* The copy engine's columns begin at multiples of this. */
+#define MAP_ALIGNMENT 16
+/* Below this k the unit's cut sums of bf16 parts may be off by more than a chain of roundings. */
+#define LEAST_SPLIT_K 32
+
+static inline int64_t ceiling(int64_t x, int64_t y) { return x / y + (x % y != 0); }
+static inline int64_t round_up(int64_t x, int64_t unit) { return ceiling(x, unit) * unit; }
+
+/* ---- What a row can do ---- */
+
+/* Whether sums of three bf16 parts, which hold all bits of an f32, are what a problem asks for, or better. */
+bool problem_keeps_all_bits(const struct problem *p);
+
+/* Whether a row multiplies what the problem is of, as accurately as it asks for. */
+bool kernel_has_types(const struct kernel *kernel, const struct problem *p);
+
+/* Elements of which bases, columns and strides of A and B must be multiples; 1 where the row takes any. */
+int64_t kernel_aligned_elements(const struct kernel *kernel, const struct problem *p);
+
+/* ---- Which row does a step ---- */
+
+/* The row that goes on from sums of a type; NULL where there is none. */
+const struct kernel *find_reduce_row(const struct device_traits *traits, carat_type type);
+
+/* The row that packs elements of a size as they are (0) or as another type; NULL where there is none. */
+const struct kernel *find_pack_row(const struct device_traits *traits, size_t element_bytes, int converts);
+
+/* The first row that runs on the device, splits f32 into so many planes or rescues what cannot be split. */
+const struct kernel *find_row_of_planes(const struct device_traits *traits, int operation, int planes,
+                                        bool rescues);
+
+/* ---- Of which kind a row is ---- */
+
+/* Whether a row is for one thin operand: then RATE is of what reading the other one could reach. */
+bool kernel_is_thin(const struct kernel *kernel);
+
+/* Whether a row is for short k, from memory to D with nothing between: it multiplies no k that is not there. */
+bool kernel_is_direct(const struct kernel *kernel);
+
+/* Whether a thin row fetches all that it has of k at once: for small products. */
+bool kernel_is_dots(const struct kernel *kernel);
+
+/* Whether a row's products run on the tensor unit, by instructions of one warp. */
+bool kernel_multiplies_by_warp(const struct kernel *kernel);
+
+/* Whether a row begins to fetch what it multiplies next only when it needs it; other blocks have to fill the time. */
+bool kernel_fetches_late(const struct kernel *kernel);
+
+/* Whether a row's threads store 16 bytes of a column at a time, where columns begin at such. */
+bool kernel_stores_lines(const struct kernel *kernel);
+
+/* Blocks that fit a multiprocessor at once. */
+int kernel_most_resident(const struct kernel *kernel);
+
+/* ---- Tiles ---- */
+
+int kernel_cluster_blocks(const struct kernel *kernel);
+
+/* Tiles of the whole product, whole clusters of them; false where there are more than a grid can have. */
+bool kernel_count_blocks(const struct kernel *kernel, const struct problem *p, int parts, int64_t *blocks);
+
+/* Bytes of a block's sums of a tile, 4 each, which it hands to another block. */
+int64_t kernel_tile_sum_bytes(const struct kernel *kernel);
+
+/* ---- How a problem lies ---- */
+
+/* Whether columns of A and B begin at multiples of 16 bytes. */
+bool problem_lies_aligned(const struct problem *p);
+
+/* Whether what a row loads that fetches late lies as its instructions want it. */
+bool problem_lies_in_place(const struct problem *p);
+
+#endif

@@ -1,0 +1,258 @@
+/*
+ * way_search.c - looks at every way that the catalogue offers to compute a problem.
+ *
+ * A way is a product's row, the parts of K or the tiles that its blocks share, and what is done to A and B before:
+ * nothing, copies whose columns are aligned, transposes that run along k, 8-bit floats as f16.
+ */
+#include "way_search.h"
+
+#include "cost.h"
+#include "measured.h"
+#include "planes.h"
+#include "rows.h"
+#include "treatments.h"
+
+/* Partial sums take no more than this where K is split for speed. */
+#define MOST_PARTIALS ((int64_t)64 << 20)
+/* The most clusters that share a tile; the least steps of a cluster's share, and the most of all shares together. */
+#define MOST_SHARERS 4
+#define LEAST_SHARE 2
+#define MOST_SHARED_STEPS INT32_MAX
+/* Wider tiles of planes do not compensate their sums for long k: see COMPENSATES in kernels/gemm/wgmma.cu. */
+#define WIDEST_COMPENSATED 64
+#define USUAL_TILE 128
+
+/* ---- One way ---- */
+
+/* What a way may take of workspace. */
+static int64_t most_workspace(const struct search *search)
+{
+    int64_t asked = search->problem->most_workspace;
+    return !search->limited ? INT64_MAX - 1 : asked > 0 && asked < MOST_WORKSPACE ? asked : MOST_WORKSPACE;
+}
+
+/* Bytes of the bare sums, in whole units; INT64_MAX where they cannot be counted. */
+static int64_t partial_bytes(const struct problem *p, int parts)
+{
+    int64_t size = (int64_t)carat_type_size(problem_sum_type(p));
+    double bytes = (double)p->m * (double)p->n * (double)p->batch * parts * (double)size;
+    return bytes > 0x1p60 ? INT64_MAX : round_up(p->m * p->n * p->batch * parts * size, WORKSPACE_UNIT);
+}
+
+static bool fits_workspace(const struct search *search, const struct candidate *candidate)
+{
+    return candidate->partial_bytes <= most_workspace(search) - candidate->packed_bytes;
+}
+
+/*
+ * Whether sums of parts would be longer chains of roundings than other libraries' are: those sum long k in several chains
+ * where tiles of a usual size are too few for the device.
+ */
+static bool sums_too_long(const struct search *search, const struct candidate *candidate)
+{
+    const struct kernel *kernel = candidate->kernel;
+    const struct problem *to = &candidate->product;
+    bool compensates = kernel->planes > 0 && kernel->tile_m <= WIDEST_COMPENSATED;
+    bool multiplies_parts = kernel->planes > 0 || kernel->splits > 0;
+    double tiles =
+        (double)ceiling(to->m, USUAL_TILE) * (double)ceiling(to->n, USUAL_TILE) * (double)to->batch;
+    return multiplies_parts && !compensates && !search->forced && to->k >= LEAST_LONG_K &&
+           tiles < search->traits->multiprocessors;
+}
+
+bool complete_way(const struct search *search, const struct kernel *kernel, int parts,
+                  struct candidate *candidate)
+{
+    const struct problem *p = search->problem;
+    int64_t k = candidate->product.k > 0 ? candidate->product.k : 1;
+    candidate->kernel = kernel;
+    candidate->safe = find_safe_row(search->traits, candidate, kernel);
+    if (__builtin_mul_overflow(ceiling(ceiling(k, parts), kernel->tile_k), (int64_t)kernel->tile_k,
+                               &candidate->k_per_part)) {
+        return false;
+    }
+    candidate->parts = parts;
+    candidate->bare = parts > 1 || !kernel_finishes(kernel, p);
+    candidate->partial_bytes = candidate->bare ? partial_bytes(p, parts) : 0;
+    if (candidate->rescue) {
+        place_parts(candidate, parts);
+    }
+    /* Of two planes partial sums would be finished before it is known whether they count. */
+    bool too_early = candidate->bare && candidate->product.planes == PLANES_OF_F16;
+    /* Compensated sums are rounded once, in the end. */
+    bool too_often = parts > 1 && kernel->accuracy == ACCURACY_BEST && kernel->element == ELEMENT_F64;
+    if (too_often || too_early || ceiling(k, candidate->k_per_part) != parts ||
+        (candidate->bare && (!search->reduce || candidate_has_panels(candidate))) ||
+        sums_too_long(search, candidate) || (parts > 1 && candidate->partial_bytes > MOST_PARTIALS) ||
+        !fits_workspace(search, candidate) ||
+        !kernel_count_blocks(kernel, &candidate->product, parts, &candidate->blocks)) {
+        return false;
+    }
+    candidate->cycles = candidate_cycles(search, candidate);
+    return true;
+}
+
+bool share_tiles(const struct search *search, struct candidate *candidate)
+{
+    const struct kernel *kernel = candidate->kernel;
+    if (!kernel->stream || candidate->parts > 1 || candidate->bare) {
+        return false;
+    }
+    int64_t clusters = kernel_clusters(kernel, search->traits);
+    int64_t tiles = candidate->blocks / kernel_cluster_blocks(kernel);
+    int64_t waves = tiles / clusters;
+    int64_t shared = waves > 1 ? tiles - (waves - 1) * clusters : tiles;
+    int64_t steps;
+    if (tiles % clusters == 0 || clusters > MOST_SHARERS * shared ||
+        __builtin_mul_overflow(shared, candidate_steps(candidate), &steps) || steps > MOST_SHARED_STEPS ||
+        steps < LEAST_SHARE * clusters) {
+        return false;
+    }
+    candidate->stream_tiles = shared;
+    candidate->partial_bytes =
+        round_up(kernel_flag_bytes(kernel, search->traits) +
+                     clusters * kernel_cluster_blocks(kernel) * kernel_tile_sum_bytes(kernel),
+                 WORKSPACE_UNIT);
+    candidate->cycles = candidate_cycles(search, candidate);
+    return candidate->partial_bytes <= MOST_PARTIALS && fits_workspace(search, candidate);
+}
+
+/* ---- All of them ---- */
+
+static void consider(struct search *search, const struct candidate *candidate)
+{
+    if (search->visitor) {
+        search->visitor(search->context, candidate);
+    }
+    if (!search->best.kernel || candidate->cycles < search->best.cycles) {
+        search->best = *candidate;
+    }
+}
+
+/* Looks at all rows that multiply the candidate's product, at all numbers of parts, and at shared tiles. */
+static void search_rows(struct search *search, const struct candidate *treated)
+{
+    if (treated->packed_bytes > most_workspace(search)) {
+        return;
+    }
+    bool learns = search->traits->tuning && is_like_samples(search->problem);
+    const struct ways *ways = learns ? tuning_ways(search->traits->tuning) : NULL;
+    const struct way_place place = place_of_way(search->problem, treated);
+    struct ways_near near;
+    for (int i = 0; i < carat_catalog_count; i++) {
+        const struct kernel *kernel = &carat_catalog[i];
+        if ((search->only && kernel != search->only) || kernel->operation != OPERATION_GEMM ||
+            !kernel_multiplies(kernel, search->traits, &treated->product)) {
+            continue;
+        }
+        if (ways) {
+            ways_look_up(ways, kernel, &place, &near);
+            search->near = &near;
+        }
+        /* Every number of parts as long as one more makes a difference, then in growing steps. */
+        for (int parts = 1; parts <= MOST_PARTS; parts += 1 + parts / 32) {
+            struct candidate candidate = *treated;
+            if (!complete_way(search, kernel, parts, &candidate)) {
+                continue;
+            }
+            consider(search, &candidate);
+            if (share_tiles(search, &candidate)) {
+                consider(search, &candidate);
+            }
+        }
+    }
+    search->near = NULL;
+}
+
+/* Whether some row multiplies these types, and wants both operands along k. */
+static bool wants_operands_along_k(const struct search *search)
+{
+    for (int i = 0; i < carat_catalog_count; i++) {
+        const struct kernel *kernel = &carat_catalog[i];
+        if (kernel->operation == OPERATION_GEMM && kernel->layout == LAYOUT_TN &&
+            kernel_has_types(kernel, search->problem) && kernel_runs_on(kernel, search->traits)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/*
+ * Whether a packed operand would lie as the original does: such a copy is for nothing. Not where k is rounded up with it,
+ * for the other operand.
+ */
+static bool is_in_vain(const struct problem *p, const struct candidate *treated)
+{
+    const struct problem *to = &treated->product;
+    bool a = treated->packs_a && to->trans_a == p->trans_a && to->lda == p->lda &&
+             to->stride_a == p->stride_a && to->align_a == p->align_a;
+    bool b = treated->packs_b && to->trans_b == p->trans_b && to->ldb == p->ldb &&
+             to->stride_b == p->stride_b && to->align_b == p->align_b;
+    return (a || b) && to->k == p->k && to->type_a == p->type_a;
+}
+
+/* Looks at A and B in every treatment; those that become another type are packed. */
+static void search_treatments(struct search *search, int as)
+{
+    const struct problem *p = search->problem;
+    bool converts = as != ELEMENT_NONE;
+    bool turns = !converts && wants_operands_along_k(search);
+    for (int a = converts || search->always_pack ? PACKED : AS_IT_IS;
+         a <= (turns && !p->trans_a ? TURNED : PACKED); a++) {
+        for (int b = converts || search->always_pack ? PACKED : AS_IT_IS;
+             b <= (turns && p->trans_b ? TURNED : PACKED); b++) {
+            /* What is turned runs along k; so must the other. */
+            bool both_along_k = (p->trans_a || a == TURNED) && (!p->trans_b || b == TURNED);
+            struct candidate treated;
+            if ((both_along_k || (a != TURNED && b != TURNED)) &&
+                treat(search->traits, p, (enum treatment)a, (enum treatment)b, as, &treated) &&
+                (search->always_pack || !is_in_vain(p, &treated))) {
+                search_rows(search, &treated);
+            }
+        }
+    }
+}
+
+void search_all(struct search *search)
+{
+    const struct problem *p = search->problem;
+    bool narrow = carat_type_size(p->type_a) == 1 && p->type_a != CARAT_S8;
+    search->best = (struct candidate){.kernel = NULL};
+    if (p->k == 0) {
+        /* Nothing is read, so whatever A and B are will do. */
+        struct candidate treated;
+        treat(search->traits, p, AS_IT_IS, AS_IT_IS, narrow ? ELEMENT_F16 : ELEMENT_NONE, &treated);
+        search_rows(search, &treated);
+        return;
+    }
+    search_treatments(search, ELEMENT_NONE);
+    if (narrow) {
+        search_treatments(search, ELEMENT_F16);
+    }
+    if (problem_wants_best(p) && p->type_a != CARAT_F64) {
+        search_treatments(search, ELEMENT_F64);
+    }
+    for (int planes = PLANES_OF_F16; planes <= PLANES_OF_BF16 && !search->always_pack; planes++) {
+        struct candidate parts;
+        if (treat_as_planes(search->traits, p, planes, most_workspace(search), &parts)) {
+            search_rows(search, &parts);
+        }
+    }
+}
+
+struct search search_of(const struct device_traits *traits, const struct problem *p)
+{
+    const struct kernel *reduce = find_reduce_row(traits, problem_sum_type(p));
+    bool fits =
+        reduce && (double)p->m * (double)p->n * (double)p->batch / kernel_threads(reduce) < MOST_BLOCKS;
+    return (struct search){.traits = traits, .problem = p, .reduce = fits ? reduce : NULL, .limited = true};
+}
+
+void search_best(struct search *search)
+{
+    search_all(search);
+    if (!search->best.kernel) {
+        search->limited = false;
+        search_all(search);
+    }
+}

@@ -1,0 +1,164 @@
+/*
+ * test_choice.c - how good the choice of a way is, with no device: the tables of the library say how long ways of many
+ * problems took, and each problem's choice is made from what was measured of all others.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "plan.h"
+#include "tuning.h"
+
+static const struct device_traits h200 = {.kind = CARAT_DEVICE_CUDA,
+                                          .compute_capability = 90,
+                                          .multiprocessors = 132,
+                                          .shared_bytes = 232448,
+                                          .name = "NVIDIA H200"};
+
+/* Every so many shapes are looked at, all types among them. */
+enum { STRIDE = 3, MOST_WAYS = 32 };
+
+/* What the choices of all shapes so far took, over the best way that was measured. */
+struct judged {
+    struct device_traits traits;
+    struct tuning_line ways[MOST_WAYS]; /* of one shape */
+    int count;
+    int shapes;
+    int chosen;
+    int unmeasured; /* choices of which nothing is known: they count as the slowest way that is */
+    double sum;
+    double sum_measured; /* of the choices that were measured alone */
+    double ratios[4000];
+};
+
+static bool same_shape(const struct tuning_line *x, const struct tuning_line *y)
+{
+    return memcmp(x->sizes, y->sizes, sizeof(x->sizes)) == 0 && x->batch == y->batch && x->type == y->type &&
+           x->accuracy == y->accuracy && x->trans_a == y->trans_a && x->trans_b == y->trans_b;
+}
+
+static bool is_way(const struct tuning_line *line, const struct candidate *way, const char marks[2])
+{
+    return line->kernel == way->kernel && memcmp(line->packs, marks, sizeof(line->packs)) == 0 &&
+           line->parts == way->parts && line->shares == (way->stream_tiles > 0);
+}
+
+/* The choice for the shape whose ways have been gathered. */
+static void judge(struct judged *judged)
+{
+    carat_gemm_problem described = tuning_whole_problem(&judged->ways[0]);
+    struct problem problem;
+    struct candidate choice;
+    char marks[2];
+    double best = judged->ways[0].microseconds;
+    double slowest = best;
+    double taken = 0;
+    assert_int_equal(problem_check(&described, &problem), CARAT_OK);
+    assert_true(plan_best(&judged->traits, &problem, &choice));
+    plan_marks(&problem, &choice, marks);
+    for (int i = 0; i < judged->count; i++) {
+        double time = judged->ways[i].microseconds;
+        best = time < best ? time : best;
+        slowest = time > slowest ? time : slowest;
+        taken = is_way(&judged->ways[i], &choice, marks) ? time : taken;
+    }
+    judged->unmeasured += taken == 0;
+    judged->sum_measured += taken / best;
+    assert_true(judged->chosen < (int)(sizeof(judged->ratios) / sizeof(judged->ratios[0])));
+    judged->ratios[judged->chosen] = (taken > 0 ? taken : slowest) / best;
+    judged->sum += judged->ratios[judged->chosen++];
+}
+
+/* Ends a shape. */
+static void next_shape(struct judged *judged)
+{
+    if (judged->count > 0 && judged->shapes++ % STRIDE == 0) {
+        judge(judged);
+    }
+    judged->count = 0;
+}
+
+static carat_status gather(void *context, const struct tuning_head *head, const struct tuning_line *line)
+{
+    struct judged *judged = context;
+    (void)head;
+    if (line->whole && line->kernel) {
+        if (judged->count > 0 && !same_shape(line, &judged->ways[0])) {
+            next_shape(judged);
+        }
+        assert_true(judged->count < MOST_WAYS);
+        judged->ways[judged->count++] = *line;
+    }
+    return CARAT_OK;
+}
+
+static int compare_ratios(const void *x, const void *y)
+{
+    double first = *(const double *)x;
+    double second = *(const double *)y;
+    return (first > second) - (first < second);
+}
+
+static double share_of(struct judged *judged, double share)
+{
+    return judged->ratios[(int)(share * (judged->chosen - 1))];
+}
+
+static const struct tuning_source *table_of(const char *name)
+{
+    const struct tuning_source *source = carat_tunings;
+    while (source->name && strcmp(source->name, name) != 0) {
+        source++;
+    }
+    assert_non_null(source->name);
+    return source;
+}
+
+/* Bounds are what is reached, and a little more. */
+static void choices_are_near_the_best(void **state)
+{
+    (void)state;
+    const struct tuning_source *source = table_of("tuning/nvidia-h200.txt");
+    size_t length = (size_t)(source->text_end - source->text);
+    struct judged *judged = calloc(1, sizeof(*judged));
+    struct tuning_table *table;
+    struct tuning_head head;
+    assert_non_null(judged);
+    assert_int_equal(tuning_parse(&h200, source->name, source->text, length, &table), CARAT_OK);
+    assert_non_null(table);
+    tuning_leave_out(table);
+    judged->traits = h200;
+    judged->traits.tuning = table;
+    assert_int_equal(tuning_read(source->name, source->text, length, gather, judged, &head), CARAT_OK);
+    next_shape(judged);
+    assert_true(judged->chosen > 1000);
+    qsort(judged->ratios, (size_t)judged->chosen, sizeof(judged->ratios[0]), compare_ratios);
+    double mean = judged->sum / judged->chosen;
+    double unmeasured = (double)judged->unmeasured / judged->chosen;
+    double measured = judged->sum_measured / (judged->chosen - judged->unmeasured);
+    printf("%d choices take %.4f of the best way's time on average, %.3f of it where 5%% take longer, %.3f "
+           "where 1%% do;"
+           " %.1f%% are unmeasured, and the others take %.4f\n",
+           judged->chosen, mean, share_of(judged, 0.95), share_of(judged, 0.99), 100 * unmeasured, measured);
+    assert_true(mean < 1.085);
+    assert_true(share_of(judged, 0.95) < 1.51);
+    assert_true(share_of(judged, 0.99) < 2.1);
+    assert_true(unmeasured < 0.11);
+    assert_true(measured < 1.03);
+    tuning_close(table);
+    free(judged);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(choices_are_near_the_best),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
