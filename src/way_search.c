@@ -52,7 +52,8 @@ static bool sums_too_long(const struct search *search, const struct candidate *c
 {
     const struct kernel *kernel = candidate->kernel;
     const struct problem *to = &candidate->product;
-    bool compensates = kernel->planes > 0 && kernel->tile_m <= WIDEST_COMPENSATED;
+    int width = kernel->swapped ? kernel->tile_m : kernel->tile_n;
+    bool compensates = kernel->planes == PLANES_OF_BF16 && width <= WIDEST_COMPENSATED;
     bool multiplies_parts = kernel->planes > 0 || kernel->splits > 0;
     double tiles =
         (double)ceiling(to->m, USUAL_TILE) * (double)ceiling(to->n, USUAL_TILE) * (double)to->batch;
