@@ -9,6 +9,7 @@
 #include <stdio.h>
 
 #include "measure.h"
+#include "shapes.h"
 #include "tuning.h"
 
 struct survey_options {
@@ -20,7 +21,7 @@ struct survey_options {
     double slack; /* products that the model thinks take more than this times the best way are left out */
 };
 
-/* Whole ways to do problems drawn at random. */
+/* Whole ways to do problems: drawn at random, or given. */
 struct ways_options {
     double seconds;
     const char *dtypes; /* of shape files, separated by commas, in turn; NULL: those that tell most */
@@ -72,5 +73,10 @@ carat_status survey(struct stage *stage, const struct survey_options *options,
  */
 carat_status survey_ways(struct stage *stage, const struct device_traits *traits,
                          const struct ways_options *options, FILE *out, struct ways_totals *totals);
+
+/* The same of each shape of a list that is of the dtypes; seconds, seed, most_bytes and largest_side mean nothing here. */
+carat_status survey_shapes(struct stage *stage, const struct device_traits *traits,
+                           const struct ways_options *options, const struct shapes *shapes, FILE *out,
+                           struct ways_totals *totals);
 
 #endif

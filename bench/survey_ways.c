@@ -1,4 +1,4 @@
-/* survey_ways.c - measures whole ways to do problems drawn at random: what a tuning table learns from, see ways.h. */
+/* survey_ways.c - measures whole ways to do problems, drawn at random or given: what a tuning table learns from, see ways.h. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -160,14 +160,23 @@ static carat_status make_room(struct surveyor *surveyor, int first)
     return workload_open(arena, &largest, &workload);
 }
 
-carat_status survey_ways(struct stage *stage, const struct device_traits *traits,
-                         const struct ways_options *options, FILE *out, struct ways_totals *totals)
+static carat_status surveyor_begin(struct stage *stage, const struct device_traits *traits,
+                                   const struct ways_options *options, FILE *out, struct ways_totals *totals,
+                                   struct surveyor *surveyor)
 {
     if (!stage->place.cuda) {
         return fail(CARAT_UNSUPPORTED, "the CPU has one way to compute a product");
     }
-    struct surveyor surveyor = {
-        .stage = stage, .traits = traits, .options = options, .out = out, .totals = totals};
+    *surveyor =
+        (struct surveyor){.stage = stage, .traits = traits, .options = options, .out = out, .totals = totals};
+    return CARAT_OK;
+}
+
+carat_status survey_ways(struct stage *stage, const struct device_traits *traits,
+                         const struct ways_options *options, FILE *out, struct ways_totals *totals)
+{
+    struct surveyor surveyor;
+    CARAT_TRY(surveyor_begin(stage, traits, options, out, totals, &surveyor));
     surveyor.draw = (struct draw){.dtypes = options->dtypes ? options->dtypes : default_dtypes,
                                   .seed = options->seed,
                                   .largest_side = options->largest_side ? options->largest_side : 16384,
@@ -186,6 +195,24 @@ carat_status survey_ways(struct stage *stage, const struct device_traits *traits
         if (status == CARAT_OK) {
             progress("%d shapes, %.0f s: %s", totals->shapes, now_seconds() - begin, shape.dtype);
             status = measure_shape(&surveyor, &shape);
+        }
+    }
+    progress_end();
+    return status;
+}
+
+carat_status survey_shapes(struct stage *stage, const struct device_traits *traits,
+                           const struct ways_options *options, const struct shapes *shapes, FILE *out,
+                           struct ways_totals *totals)
+{
+    struct surveyor surveyor;
+    CARAT_TRY(surveyor_begin(stage, traits, options, out, totals, &surveyor));
+    carat_status status = CARAT_OK;
+    for (int i = 0; i < shapes->count && status == CARAT_OK; i++) {
+        const struct shape *shape = &shapes->items[i];
+        if (shape->type && shape_wanted(shape, options->dtypes)) {
+            progress("shape %d of %d: %s", i + 1, shapes->count, shape->dtype);
+            status = measure_shape(&surveyor, shape);
         }
     }
     progress_end();

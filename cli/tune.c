@@ -11,6 +11,10 @@
 #include "status.h"
 #include "survey.h"
 
+enum { MOST_FILES = 32 };
+/* A product of a shape that was asked for may take so long, one of a shape drawn or of the grid much less. */
+static const double MOST_SECONDS_OF_GIVEN = 0.1;
+
 /* What a table that is gone on with holds. */
 struct lines {
     struct tuning_line *items;
@@ -108,9 +112,10 @@ static bool are_types(const char *list, char *word, size_t size)
     return true;
 }
 
-/* Whole ways, the best by the table as it stands in the file. */
-static carat_status tune_ways_by(struct stage *stage, const struct ways_options *options, const char *path,
-                                 FILE *out, struct ways_totals *totals)
+/* Whole ways, the best by the table as it stands in the file: of the shapes given, or else of such as are drawn. */
+static carat_status tune_ways_by(struct stage *stage, const struct ways_options *options,
+                                 const struct shapes *shapes, const char *path, FILE *out,
+                                 struct ways_totals *totals)
 {
     struct device_traits traits = stage->place.device->traits;
     struct tuning_table *table;
@@ -122,24 +127,29 @@ static carat_status tune_ways_by(struct stage *stage, const struct ways_options 
     free(text);
     CARAT_TRY(status);
     traits.tuning = table;
-    status = survey_ways(stage, &traits, options, out, totals);
+    status = shapes ? survey_shapes(stage, &traits, options, shapes, out, totals)
+                    : survey_ways(stage, &traits, options, out, totals);
     tuning_close(table);
     return status;
 }
 
 /*
- * So many times over: with what was learned, other ways look best, and those are measured next that only look so
- * because nobody has.
+ * Those drawn so many times over: with what was learned, other ways look best, and those are measured next that only
+ * look so because nobody has. The shapes given come last, when most is known of them.
  */
-static carat_status tune_all_ways(struct stage *stage, const struct ways_options *options, const char *path,
-                                  FILE *out)
+static carat_status tune_all_ways(struct stage *stage, const struct ways_options *options,
+                                  const struct shapes *shapes, const char *path, FILE *out)
 {
     enum { TIMES = 6 };
     struct ways_options how = *options;
     struct ways_totals totals = {0};
     how.seconds /= TIMES;
-    for (int i = 0; i < TIMES; i++) {
-        CARAT_TRY(tune_ways_by(stage, &how, path, out, &totals));
+    for (int i = 0; i < TIMES && how.seconds > 0; i++) {
+        CARAT_TRY(tune_ways_by(stage, &how, NULL, path, out, &totals));
+    }
+    if (shapes->count > 0) {
+        how.most_seconds = MOST_SECONDS_OF_GIVEN;
+        CARAT_TRY(tune_ways_by(stage, &how, shapes, path, out, &totals));
     }
     printf("%s: %d ways to do %d shapes measured, %d shapes left out as too large, %d ways failed\n", path,
            totals.ways, totals.shapes, totals.too_large, totals.failed);
@@ -147,7 +157,7 @@ static carat_status tune_all_ways(struct stage *stage, const struct ways_options
 }
 
 static carat_status tune(struct stage *stage, const struct survey_options *options, struct ways_options *ways,
-                         const char *path, bool resume)
+                         const struct shapes *shapes, const char *path, bool resume)
 {
     struct tuning_head head = survey_head(&stage->place);
     struct lines lines = {0};
@@ -171,15 +181,24 @@ static carat_status tune(struct stage *stage, const struct survey_options *optio
             print_totals(path, &totals);
         }
     }
-    if (status == CARAT_OK && ways->seconds > 0) {
+    if (status == CARAT_OK && (ways->seconds > 0 || shapes->count > 0)) {
         ways->seed += (uint64_t)lines.ways << 32; /* other shapes than those that are there */
-        status = tune_all_ways(stage, ways, path, out);
+        status = tune_all_ways(stage, ways, shapes, path, out);
     }
     if (out && fclose(out) != 0 && status == CARAT_OK) {
         status = fail(CARAT_INVALID_ARGUMENT, "cannot write %s", path);
     }
     free(lines.items);
     return status;
+}
+
+/* All of the files, 8-bit floats both ways. */
+static carat_status read_shapes(const char *const *paths, int count, struct shapes *shapes)
+{
+    for (int i = 0; i < count; i++) {
+        CARAT_TRY(shapes_read(paths[i], shapes));
+    }
+    return shapes_add_fast(shapes);
 }
 
 int command_tune(int argc, char **argv)
@@ -235,7 +254,7 @@ int command_tune(int argc, char **argv)
          .help = "cuda or cuda:N (cuda)"},
     };
     const struct usage usage = {
-        .synopsis = "carat tune [options]",
+        .synopsis = "carat tune [options] [SHAPES ...]",
         .description =
             "Measures every kernel of the library on this device over a coarse grid of shapes, and writes a "
             "table\n"
@@ -246,11 +265,16 @@ int command_tune(int argc, char **argv)
             "used where the environment's CARAT_TUNING names it.",
         .options = options,
         .option_count = sizeof(options) / sizeof(options[0]),
-        .notes = "  carat tune --out here.txt\n"
+        .notes = "Of the shapes in files like those of bench, if any are given, whole ways are timed last, "
+                 "of each.\n\n"
+                 "  carat tune --out here.txt\n"
+                 "  carat tune --out here.txt --resume --minutes 0 --ways 0 bench/shapes/llm.txt\n"
                  "  CARAT_TUNING=here.txt carat bench --random 200 --every-row",
     };
+    const char *paths[MOST_FILES];
     int exit_code;
-    if (options_parse(&usage, argc, argv, NULL, 0, &exit_code) < 0) {
+    int path_count = options_parse(&usage, argc, argv, paths, MOST_FILES, &exit_code);
+    if (path_count < 0) {
         return exit_code;
     }
     carat_device_kind kind;
@@ -262,13 +286,15 @@ int command_tune(int argc, char **argv)
     if (!are_types(types, word, sizeof(word))) {
         return usage_error(argv[0], "--type has '%s', which is no element type", word);
     }
-    if (minutes < 0 || seconds < 0 || minutes + seconds == 0) {
-        return usage_error(argv[0],
-                           "--minutes is %g and --ways is %g, but there must be time for one of them",
-                           minutes, seconds);
+    if (minutes < 0 || seconds < 0 || (minutes + seconds == 0 && path_count == 0)) {
+        return usage_error(
+            argv[0], "--minutes is %g and --ways is %g, but there must be time for one of them, or shapes",
+            minutes, seconds);
     }
+    struct shapes shapes = {0};
     struct stage stage;
-    if (stage_open(kind, index, &stage) != CARAT_OK) {
+    if (read_shapes(paths, path_count, &shapes) != CARAT_OK || stage_open(kind, index, &stage) != CARAT_OK) {
+        shapes_free(&shapes);
         return command_failed(argv[0], "%s", carat_last_message());
     }
     char own_path[300];
@@ -290,9 +316,10 @@ int command_tune(int argc, char **argv)
         .largest_side = largest,
     };
     exit_code = EXIT_OK;
-    if (tune(&stage, &how, &ways, path ? path : own_path, resume) != CARAT_OK) {
+    if (tune(&stage, &how, &ways, &shapes, path ? path : own_path, resume) != CARAT_OK) {
         exit_code = command_failed(argv[0], "%s", carat_last_message());
     }
     stage_close(&stage);
+    shapes_free(&shapes);
     return exit_code;
 }

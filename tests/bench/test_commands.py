@@ -764,6 +764,19 @@ class Tune(Case):
         self.assertGreater(len(more), len(table))
         self.assertNotEqual(re.findall(r"(?m)^shape .*", more[len(table):])[:3], re.findall(r"(?m)^shape .*", table)[:3])
 
+    def test_given_shapes_are_measured(self):
+        shapes = self.write("given.txt", "f32 TN 20 12 64\nf32-strict NN 9 10 11 3\nbf16 NN 16 16 16\n")
+        done = self.tune("--minutes", "0", shapes)
+        table = self.read("table.txt")
+        self.assertEqual(re.findall(r"(?m)^shape .*", table), ["shape f32 TN 20 12 64", "shape f32-strict NN 9 10 11 3"])
+        self.assertIn("to do 2 shapes measured", done.stdout)
+        self.assertGreater(len(re.findall(r"(?m)^way ", table)), 4)
+        self.tune("--minutes", "0", "--resume", shapes, shapes)  # again, and each twice
+        self.assertEqual(len(re.findall(r"(?m)^shape ", self.read("table.txt"))), 6)
+        self.tune("--minutes", "0", self.write("wrong.txt", "f32 TN 20 12\n"), code=1)
+        self.tune("--minutes", "0", self.path("none.txt"), code=1)
+        self.tune("--minutes", "0", "--device", "cpu", shapes, device=False, code=1)
+
     def test_what_cannot_be_gone_on_with(self):
         self.tune("--resume", code=1)
         self.write("table.txt", "carat-tuning 1\ndevice Another\nclock 1\n")
