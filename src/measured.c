@@ -12,7 +12,7 @@
 
 /* What a table's times of products have in them beside: the launch. */
 #define LAUNCH_CYCLES 2500.0
-/* Of problems of fewer multiply-adds than this, and of no longer sides, whole ways are measured. */
+/* Problems of fewer multiply-adds than this, and of no longer sides, are like those which are drawn to measure ways of. */
 #define MOST_SAMPLED_WORK 0x1p36
 #define LONGEST_SAMPLED_SIDE ((int64_t)1 << 15)
 

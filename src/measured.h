@@ -23,8 +23,9 @@ double idle_factor(const struct candidate *candidate);
 struct way_place place_of_way(const struct problem *p, const struct candidate *treated);
 
 /*
- * Whether a problem is of the size of those of which whole ways are measured, by its multiply-adds and its sides. Of
- * larger ones the grids know more, whose points they are nearer to.
+ * Whether a problem is of the size of those which are drawn to measure whole ways of, by its multiply-adds and its
+ * sides. Of larger ones the grids know more, whose points they are nearer to, but for those that were measured
+ * themselves.
  */
 bool is_like_samples(const struct problem *p);
 

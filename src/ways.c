@@ -1,6 +1,7 @@
 /* ways.c - learns from measured ways. */
 #include "ways.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -152,11 +153,11 @@ bool ways_sort(struct ways *ways)
 void ways_leave_out(struct ways *ways) { ways->leaves_out = true; }
 
 void ways_look_up(const struct ways *ways, const struct kernel *kernel, const struct way_place *place,
-                  struct ways_near *near)
+                  bool right_there, struct ways_near *near)
 {
-    const float farthest = FARTHEST * FARTHEST * REACH_FAR * REACH_FAR;
+    const float farthest = right_there ? FLT_MIN : FARTHEST * FARTHEST * REACH_FAR * REACH_FAR;
     near->count = 0;
-    near->usual = ways ? ways->usual : 0;
+    near->usual = ways && !right_there ? ways->usual : 0;
     if (!ways) {
         return;
     }

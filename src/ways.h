@@ -63,9 +63,9 @@ struct ways_near {
     } items[MOST_NEAR];
 };
 
-/* Looks them up; ways may be NULL, of which nothing is near. */
+/* Looks them up; right there: those of the very place alone, and nothing is usual. ways may be NULL: nothing is near. */
 void ways_look_up(const struct ways *ways, const struct kernel *kernel, const struct way_place *place,
-                  struct ways_near *near);
+                  bool right_there, struct ways_near *near);
 
 /* How many times what is foreseen a way takes with so many parts of K, tiles shared or not; 1 where nothing is known. */
 double ways_factor(const struct ways_near *near, int parts, bool shares);

@@ -34,7 +34,7 @@ static double ask(const struct ways *ways, const char *name, const struct way_pl
                   bool shares)
 {
     struct ways_near near;
-    ways_look_up(ways, row(name), place, &near);
+    ways_look_up(ways, row(name), place, false, &near);
     return ways_factor(&near, parts, shares);
 }
 
@@ -142,6 +142,22 @@ static void what_is_usual_is_expected_of_others(void **state)
     }
 }
 
+static void what_was_measured_right_there_may_count_alone(void **state)
+{
+    (void)state;
+    struct ways *ways = learn("simt_f32_32x32", 6000, 1.5);
+    struct way_place beside = here;
+    struct ways_near near;
+    beside.at[2] += 0.01F;
+    ways_look_up(ways, row("simt_f32_32x32"), &here, true, &near);
+    assert_true(ways_factor(&near, 4, false) > 1.4);
+    ways_look_up(ways, row("simt_f32_32x32"), &beside, true, &near);
+    assert_true(near.count == 0 && ways_factor(&near, 4, false) == 1);
+    ways_look_up(ways, row("simt_f32_64x64"), &here, true, &near);
+    assert_true(near.count == 0 && ways_factor(&near, 4, false) == 1);
+    ways_close(ways);
+}
+
 /* Who judges what is learned may leave out what was measured of the very problem, in whatever way. */
 static void the_problem_itself_is_left_out(void **state)
 {
@@ -194,6 +210,7 @@ int main(void)
         cmocka_unit_test(other_ways_learn_nothing),
         cmocka_unit_test(what_is_learned_is_bounded),
         cmocka_unit_test(what_is_usual_is_expected_of_others),
+        cmocka_unit_test(what_was_measured_right_there_may_count_alone),
         cmocka_unit_test(the_problem_itself_is_left_out),
         cmocka_unit_test(rows_are_sorted),
     };

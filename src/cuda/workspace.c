@@ -46,17 +46,21 @@ static carat_status add(struct workspace_pool *pool, unsigned long long key, str
     return CARAT_OK;
 }
 
-/* Puts the buffer of an entry aside until the device ends. */
-static carat_status retire(struct workspace_pool *pool, struct workspace *entry)
+static carat_status make_room_to_retire(struct workspace_pool *pool)
 {
     CUdeviceptr *retired = realloc(pool->retired, (pool->retired_count + 1) * sizeof(*retired));
     if (!retired) {
         return fail(CARAT_OUT_OF_HOST_MEMORY, "no host memory to keep a captured workspace");
     }
     pool->retired = retired;
-    retired[pool->retired_count++] = entry->buffer;
-    *entry = (struct workspace){.stream_key = entry->stream_key};
     return CARAT_OK;
+}
+
+/* Puts the buffer of an entry aside until the device ends, where there is room for it. */
+static void retire(struct workspace_pool *pool, struct workspace *entry)
+{
+    pool->retired[pool->retired_count++] = entry->buffer;
+    *entry = (struct workspace){.stream_key = entry->stream_key};
 }
 
 /* Frees the buffer of an entry once the stream's work with it is done, or keeps it for its graphs. */
@@ -67,7 +71,9 @@ static carat_status empty(struct cuda_device *device, struct workspace *entry, C
         return CARAT_OK;
     }
     if (entry->captured || capturing) {
-        return retire(&device->pool, entry);
+        CARAT_TRY(make_room_to_retire(&device->pool));
+        retire(&device->pool, entry);
+        return CARAT_OK;
     }
     CARAT_TRY(DRIVER(device, cuStreamSynchronize(stream)));
     CUstreamCaptureMode mode;
@@ -78,11 +84,18 @@ static carat_status empty(struct cuda_device *device, struct workspace *entry, C
     return status;
 }
 
+/* A buffer that is not free to go is put aside only once there is another: it may do for what comes next. */
 static carat_status grow(struct cuda_device *device, struct workspace *entry, CUstream stream, bool capturing,
                          size_t bytes)
 {
-    CARAT_TRY(empty(device, entry, stream, capturing));
-    CARAT_TRY(memory_allocate(device, bytes, &entry->buffer));
+    bool keeps = entry->buffer && (entry->captured || capturing);
+    CUdeviceptr buffer;
+    CARAT_TRY(keeps ? make_room_to_retire(&device->pool) : empty(device, entry, stream, capturing));
+    CARAT_TRY(memory_allocate(device, bytes, &buffer));
+    if (keeps) {
+        retire(&device->pool, entry);
+    }
+    entry->buffer = buffer;
     entry->bytes = bytes;
     return CARAT_OK;
 }
