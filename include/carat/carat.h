@@ -46,7 +46,8 @@
  *             been planned (carat_plan_create, or one call before): then it neither allocates
  *             nor synchronizes, unless the plan needs workspace and is given none: then the first capture
  *             on a stream allocates a buffer that lives as long as the context, and graphs captured on
- *             one stream share it, so do not run two of them at the same time.
+ *             one stream share it, so do not run two of them at the same time. Where memory is too
+ *             short for that buffer, each call asks for it again before it does with less.
  * Threads     A context may be used by many threads at once, and so may a plan. Creating and
  *             destroying an object must not run beside other uses of that object.
  * Errors      A function returns CARAT_OK or a status; carat_last_message() then says, for the
@@ -101,8 +102,9 @@ typedef enum carat_status {
 CARAT_API const char *carat_status_name(carat_status status);
 
 /*
- * What went wrong in the last call that failed in this thread; "" before the first. The text stays
- * valid until the next failure in the same thread.
+ * What went wrong in the last call that failed in this thread, or that only succeeded with less
+ * workspace than it asked for; "" before the first. The text stays valid until the next such call in
+ * the same thread.
  */
 CARAT_API const char *carat_last_message(void);
 
@@ -411,7 +413,8 @@ CARAT_API const char *carat_plan_explain(const carat_plan *plan);
 
 /*
  * Runs the plan, as carat_gemm does. Errors: as carat_gemm; a run->workspace smaller than
- * carat_plan_workspace() says is CARAT_WORKSPACE_TOO_SMALL.
+ * carat_plan_workspace() says is CARAT_WORKSPACE_TOO_SMALL, but where A and B are aligned otherwise than
+ * the plan was made for: then another is made, which may do with it.
  */
 CARAT_API carat_status carat_plan_run(
     carat_plan *plan,
