@@ -305,8 +305,10 @@ static double product_cycles(const struct device_traits *traits, const struct ca
     /* A share of tiles has one piece more than it is tiles long. */
     double pieces = candidate->stream_tiles > 0 ? ceil(mine) + 1 : mine;
     double carry = by_engine ? 0 : carry_cycles(kernel, p, multiply);
+    double begins = kernel_has_consumers(kernel) ? BLOCK_CYCLES + (mine - 1) * TILE_CYCLES
+                                                 : ceil(mine / fit) * BLOCK_CYCLES;
     double between = kernel->tensor_maps ? between_tiles(kernel, p, mine, pieces, carry)
-                                         : ceil(mine / fit) * BLOCK_CYCLES + mine * store_cycles(kernel, p);
+                                         : begins + mine * store_cycles(kernel, p);
     return mine * fmax(fmax(multiply, fetch), wait) + between;
 }
 

@@ -98,6 +98,7 @@ static bool begins_anywhere(carat_type type, int64_t ld, int64_t stride, int64_t
 struct way_place place_of_way(const struct problem *p, const struct candidate *treated)
 {
     struct way_place place = {
+        .accuracy = (int)p->accuracy,
         .at = {log2f((float)p->m), log2f((float)p->n), log2f((float)(p->k > 0 ? p->k : 1)),
                log2f((float)p->batch)},
         .traits = (p->trans_a ? WAY_TRANS_A : 0) | (p->trans_b ? WAY_TRANS_B : 0) |
@@ -119,7 +120,11 @@ double way_factor(const struct ways_near *near, struct candidate *candidate)
     if (!near) {
         return 1;
     }
-    double factor = ways_factor(near, candidate->parts, candidate->stream_tiles > 0);
+    double factor;
+    candidate->timed = ways_timed(near, candidate->parts, candidate->stream_tiles > 0, &factor);
+    if (!candidate->timed) {
+        factor = ways_factor(near, candidate->parts, candidate->stream_tiles > 0);
+    }
     candidate->corrected = candidate->corrected || factor != 1;
     return factor;
 }

@@ -71,6 +71,9 @@ static bool within_limits(const struct kernel *kernel, const struct problem *p)
         (kernel->k_limit > 0 && p->k > kernel->k_limit) || (kernel->splits > 0 && p->k < LEAST_SPLIT_K)) {
         return false;
     }
+    if (kernel->splits > 0 && kernel_has_consumers(kernel) && p->k >= MAP_ELEMENTS) {
+        return false;
+    }
     int64_t most = MAP_BYTES / (int64_t)carat_type_size(p->type_a);
     return !kernel->tensor_maps || (p->k > 0 && p->m < MAP_ELEMENTS && p->n < MAP_ELEMENTS &&
                                     p->k < MAP_ELEMENTS && p->batch < MAP_ELEMENTS && p->lda < most &&
@@ -148,6 +151,8 @@ bool kernel_is_thin(const struct kernel *kernel)
 
 bool kernel_is_direct(const struct kernel *kernel) { return kernel->k_limit > 0; }
 
+bool kernel_has_consumers(const struct kernel *kernel) { return kernel->consumers > 0; }
+
 bool kernel_is_dots(const struct kernel *kernel) { return kernel_is_thin(kernel) && kernel->stages == 1; }
 
 bool kernel_is_narrow(const struct kernel *kernel)
@@ -185,13 +190,13 @@ int kernel_k_step(const struct kernel *kernel)
 
 double kernel_unit_rate(const struct kernel *kernel)
 {
-    if (kernel->tensor_maps || kernel_multiplies_by_warp(kernel)) {
+    if (kernel_has_consumers(kernel) || kernel_multiplies_by_warp(kernel)) {
         /* Of three parts each the six largest products are summed, of two the three largest. */
         int parts = kernel->planes > 0 ? kernel->planes : kernel->splits;
         double products = parts > 0 ? parts * (parts + 1) / 2.0 : 1;
         carat_type multiplied = kernel->splits > 0 ? CARAT_BF16 : (carat_type)kernel->element;
         double rate = 4096.0 / products / (double)carat_type_size(multiplied);
-        return kernel->tensor_maps ? rate : rate * OF_ONE_WARP;
+        return kernel_has_consumers(kernel) ? rate : rate * OF_ONE_WARP;
     }
     if (kernel->accuracy == ACCURACY_BEST) {
         /* Sums are f64; of f64 each multiply-add is ten operations. */

@@ -43,6 +43,9 @@ const struct kernel *find_row_of_planes(const struct device_traits *traits, int 
 
 /* ---- Of which kind a row is ---- */
 
+/* Whether whole warpgroups multiply what others bring: on Hopper's tensor instruction. */
+bool kernel_has_consumers(const struct kernel *kernel);
+
 /* Whether a row is for one thin operand: then RATE is of what reading the other one could reach. */
 bool kernel_is_thin(const struct kernel *kernel);
 

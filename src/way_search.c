@@ -18,7 +18,7 @@
 #define MOST_SHARERS 4
 #define LEAST_SHARE 2
 #define MOST_SHARED_STEPS INT32_MAX
-/* Wider tiles of planes do not compensate their sums for long k: see COMPENSATES in kernels/gemm/wgmma.cu. */
+/* Wider tiles of parts do not compensate their sums for long k: see COMPENSATES in wgmma.cu and split_wgmma.cu. */
 #define WIDEST_COMPENSATED 64
 #define USUAL_TILE 128
 
@@ -53,7 +53,8 @@ static bool sums_too_long(const struct search *search, const struct candidate *c
     const struct kernel *kernel = candidate->kernel;
     const struct problem *to = &candidate->product;
     int width = kernel->swapped ? kernel->tile_m : kernel->tile_n;
-    bool compensates = kernel->planes == PLANES_OF_BF16 && width <= WIDEST_COMPENSATED;
+    bool has_three = kernel->planes == PLANES_OF_BF16 || (kernel->splits > 0 && kernel_has_consumers(kernel));
+    bool compensates = has_three && width <= WIDEST_COMPENSATED;
     bool multiplies_parts = kernel->planes > 0 || kernel->splits > 0;
     double tiles =
         (double)ceiling(to->m, USUAL_TILE) * (double)ceiling(to->n, USUAL_TILE) * (double)to->batch;
@@ -125,7 +126,10 @@ static void consider(struct search *search, const struct candidate *candidate)
     if (search->visitor) {
         search->visitor(search->context, candidate);
     }
-    if (!search->best.kernel || candidate->cycles < search->best.cycles) {
+    /* What was timed of this very problem goes before all that is foreseen: the best of many guesses is too good. */
+    const struct candidate *best = &search->best;
+    if (!best->kernel || candidate->timed > best->timed ||
+        (candidate->timed == best->timed && candidate->cycles < best->cycles)) {
         search->best = *candidate;
     }
 }

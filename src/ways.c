@@ -98,6 +98,9 @@ void ways_close(struct ways *ways)
     free(ways);
 }
 
+/* What counts of a residual where others are foreseen from it. */
+static float counted(float residual) { return fminf(fmaxf(residual, -MOST_RESIDUAL), MOST_RESIDUAL); }
+
 bool ways_add(struct ways *ways, const struct kernel *kernel, const struct way_place *place, int parts,
               bool shares, double factor)
 {
@@ -115,7 +118,7 @@ bool ways_add(struct ways *ways, const struct kernel *kernel, const struct way_p
         .place = *place,
         .row = ways->twins[kernel - carat_catalog],
         .parts = log2f((float)parts),
-        .residual = fminf(fmaxf(residual, -MOST_RESIDUAL), MOST_RESIDUAL),
+        .residual = residual,
         .shares = shares,
     };
     return true;
@@ -144,7 +147,7 @@ bool ways_sort(struct ways *ways)
     ways->samples = sorted;
     double sum = 0;
     for (int i = 0; i < ways->count; i++) {
-        sum += (double)sorted[i].residual;
+        sum += (double)counted(sorted[i].residual);
     }
     ways->usual = ways->count >= LEAST_USUAL ? (float)(sum / ways->count) : 0;
     return true;
@@ -162,7 +165,7 @@ void ways_look_up(const struct ways *ways, const struct kernel *kernel, const st
         return;
     }
     int row = ways->twins[kernel - carat_catalog];
-    for (int i = ways->first[row]; i < ways->first[row + 1] && near->count < MOST_NEAR; i++) {
+    for (int i = ways->first[row]; i < ways->first[row + 1]; i++) {
         const struct sample *sample = &ways->samples[i];
         if (sample->place.packs[0] != place->packs[0] || sample->place.packs[1] != place->packs[1]) {
             continue;
@@ -173,13 +176,17 @@ void ways_look_up(const struct ways *ways, const struct kernel *kernel, const st
             distance += along * along;
         }
         bool is_same = ways->leaves_out && distance == 0;
-        if (distance < farthest && !is_same) {
-            near->items[near->count].distance = distance;
-            near->items[near->count].parts = sample->parts;
-            near->items[near->count].residual = sample->residual;
-            near->items[near->count].shares = sample->shares;
-            near->count++;
+        bool is_there = distance == 0 && sample->place.accuracy == place->accuracy;
+        if (distance >= farthest || is_same || (near->count == MOST_NEAR && !is_there)) {
+            continue;
         }
+        int item = near->count < MOST_NEAR ? near->count++ : MOST_NEAR - 1;
+        near->items[item].distance = distance;
+        near->items[item].parts = sample->parts;
+        near->items[item].residual = counted(sample->residual);
+        near->items[item].timed = sample->residual;
+        near->items[item].is_there = is_there;
+        near->items[item].shares = sample->shares;
     }
 }
 
@@ -208,4 +215,21 @@ double ways_factor(const struct ways_near *near, int parts, bool shares)
     }
     float expected = sums[0] / weights[0];
     return exp((double)((DOUBT_NEAR * expected + sums[1]) / weights[1]));
+}
+
+bool ways_timed(const struct ways_near *near, int parts, bool shares, double *factor)
+{
+    float here = near->count > 0 ? log2f((float)parts) : 0;
+    double sum = 0;
+    int count = 0;
+    for (int i = 0; i < near->count; i++) {
+        if (near->items[i].is_there && near->items[i].parts == here && near->items[i].shares == shares) {
+            sum += (double)near->items[i].timed;
+            count++;
+        }
+    }
+    if (count > 0) {
+        *factor = exp(sum / count);
+    }
+    return count > 0;
 }

@@ -5,7 +5,8 @@
  * before, the parts of K. Ways that were measured on problems drawn at random say how far off that is, and near
  * problems have much of it in common. So a way's cycles are multiplied by what the same way took longer than
  * foreseen on problems nearby: the mean of the logarithms, each with a weight that falls with the distance, drawn
- * towards that of all ways there are where there are few.
+ * towards that of all ways there are where there are few. Ways that were timed of the very problem are taken at their word,
+ * and before all others, of which no more is known than a guess.
  *
  *     log2 n |        . +0.1
  *            |   x           . +0.2     the way at x takes about 1.07 times what is foreseen;
@@ -23,6 +24,7 @@
 struct way_place {
     float at[4];     /* powers of two: m, n, k, batch */
     unsigned traits; /* WAY_... */
+    int accuracy;    /* that is asked for: tells problems apart, not ways */
     char packs[2];   /* what is done to A and B, see plan_marks() */
 };
 
@@ -50,7 +52,7 @@ bool ways_sort(struct ways *ways);
  */
 void ways_leave_out(struct ways *ways);
 
-/* What was measured near a place of a row; of more than there is room for, the first ones. */
+/* What was measured near a place of a row; of more than there is room for, the first ones, and those right there. */
 enum { MOST_NEAR = 1024 };
 struct ways_near {
     int count;
@@ -58,7 +60,9 @@ struct ways_near {
     struct {
         float distance; /* squared */
         float parts;    /* a power of two */
-        float residual;
+        float residual; /* no more than counts where something else was wrong, */
+        float timed;    /* and the whole of it */
+        bool is_there;  /* of the very problem */
         bool shares;
     } items[MOST_NEAR];
 };
@@ -69,5 +73,11 @@ void ways_look_up(const struct ways *ways, const struct kernel *kernel, const st
 
 /* How many times what is foreseen a way takes with so many parts of K, tiles shared or not; 1 where nothing is known. */
 double ways_factor(const struct ways_near *near, int parts, bool shares);
+
+/*
+ * Whether that way itself was timed of the very problem; then factor becomes how many times what is foreseen it took, on
+ * average of all times.
+ */
+bool ways_timed(const struct ways_near *near, int parts, bool shares, double *factor);
 
 #endif

@@ -91,7 +91,7 @@ typedef struct gemm_arguments {
     int32_t tiles_m;
     int32_t tiles_n;
     int32_t parts;
-    int32_t unused;
+    int32_t tiles; /* of all parts and problems together: of rows whose blocks are persistent */
     int64_t k_per_part;
     void *partials;
     epilogue_arguments epilogue;

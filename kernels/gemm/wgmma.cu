@@ -100,6 +100,7 @@
 #define WGMMA_B_ACROSS 0
 #endif
 #include "../ptx/wgmma.h"
+#include "wgmma_stages.h"
 
 #ifndef PLANES
 #define PLANES 1
@@ -109,6 +110,7 @@
 #define SCALED (PLANES == 2)
 #define ROW_BLOCKS (TILE_ROWS / BLOCK_SIDE)
 #define COLUMN_BLOCKS ((WGMMA_N + BLOCK_SIDE - 1) / BLOCK_SIDE)
+#define BLOCKS_OF_TILE (ROW_BLOCKS + COLUMN_BLOCKS)
 #define FACTORS 8
 #define RELEASES (SCALED ? 4 : 1) /* of a stage by a warpgroup */
 
@@ -119,7 +121,6 @@
 #define STEPS (K_BYTES / 32)                    /* instructions along k in a stage */
 #define ROWS_BYTES (TILE_ROWS * K_BYTES)        /* a stage's rows of k, a plane, ... */
 #define COLUMNS_BYTES (WGMMA_N * K_BYTES)       /* ... and its columns */
-#define WARPGROUP 128
 
 /*
  * Who stores together, and how many columns of D at a time: with SWAPPED=1 a warp has the whole of its 16, along m as
@@ -170,7 +171,7 @@ static_assert(K_BYTES == ROW_BYTES || (K_BYTES == ROW_BYTES / 2 && PLANES > 1),
               "a stage is one row of a swizzle deep");
 static_assert(PLANES == 1 || (SWAPPED && sizeof(element) == 2),
               "planes are of 16-bit types, their rows along n");
-static_assert(!SCALED || (WGMMA_N % BLOCK_SIDE == 0 && CLUSTER == 1 && ROW_BLOCKS + COLUMN_BLOCKS <= FACTORS),
+static_assert(!SCALED || (WGMMA_N % BLOCK_SIDE == 0 && CLUSTER == 1 && BLOCKS_OF_TILE <= FACTORS),
               "scaled blocks lie in one tile each");
 static_assert(TILE_ROWS == 64 * CONSUMERS, "a consumer has 64 rows");
 static_assert(THREADS_X == WARPGROUP * (CONSUMERS + 1), "one more warpgroup for the producer");
@@ -183,21 +184,13 @@ typedef struct stage {
     unsigned char columns[PLANES][COLUMNS_BYTES];
 } stage;
 
-/* Where a tile begins, of which problem and part: the producer works it out, and the consumers read it. */
-typedef struct __attribute__((aligned(16))) place {
-    int32_t row;
-    int32_t column;
-    int32_t problem;
-    int32_t part;
-} place;
-
 #define PLACES 16
 
 typedef struct shared_memory {
     stage stages[STAGES];
     unsigned char buffers[STORING_GROUPS][BUFFERS][BUFFER_BYTES]; /* on D's way to memory */
     float bias[CONSUMERS][WGMMA_N > 64 ? WGMMA_N : 64];
-    place places[PLACES]; /* of the pieces of work, in turn */
+    place places[PLACES]; /* of the pieces of work, in turn: the producer works them out, and the consumers read them */
 #if SCALED
     float factors[STAGES][FACTORS]; /* of the blocks of rows, then of columns; NaN: the tile is left alone */
 #endif
@@ -208,20 +201,6 @@ typedef struct shared_memory {
 static_assert(SWAPPED || WGMMA_N % BUFFER_ROWS == 0, "columns of D fill whole buffers");
 static_assert(STAGES + 2 + (LATE_WORDS > 0) <= PLACES, "the producer is so many pieces ahead at most");
 static_assert(sizeof(shared_memory) == SHARED_BYTES, "the row says how much shared memory a block takes");
-
-/* Which stage is next, and the parity of the phase in which it will be full. */
-typedef struct position {
-    uint32_t stage;
-    uint32_t parity;
-} position;
-
-static __device__ inline void step_on(position *at)
-{
-    if (++at->stage == STAGES) {
-        at->stage = 0;
-        at->parity ^= 1;
-    }
-}
 
 /*
  * The parts of the kernel that are ideas of their own, and know the names above:
@@ -316,6 +295,9 @@ static __device__ inline void produce(const tensor_gemm_arguments *arguments, sh
             mbarrier_wait(&shared->empty[at.stage], at.parity ^ 1);
 #if SCALED
             put_factors(shared->factors[at.stage], gemm, words, k, refused);
+            if (threadIdx.x < BLOCKS_OF_TILE) {
+                mbarrier_arrive(full);
+            }
             if (refused) {
                 if (leads) {
                     mbarrier_arrive(full);
@@ -662,7 +644,7 @@ static __device__ inline void make_barriers(const tensor_gemm_arguments *argumen
 {
     if (threadIdx.x == 0) {
         for (int s = 0; s < STAGES; ++s) {
-            mbarrier_init(&shared->full[s], 1);
+            mbarrier_init(&shared->full[s], SCALED ? 1 + BLOCKS_OF_TILE : 1); /* who loads, and who writes factors */
             mbarrier_init(&shared->empty[s], CONSUMERS * CLUSTER * RELEASES);
         }
         mbarrier_init_fence();

@@ -86,18 +86,18 @@ static __device__ inline int tile_is_refused(const gemm_arguments *gemm, uint32_
 {
     const uint32_t *words = gemm->verdict.words;
     int32_t slices = gemm->verdict.slices;
-    uint32_t places[ROW_BLOCKS + COLUMN_BLOCKS];
+    uint32_t places[BLOCKS_OF_TILE];
     float margins[ROW_BLOCKS][COLUMN_BLOCKS] = {{0}};
 #pragma unroll
-    for (int i = 0; i < ROW_BLOCKS + COLUMN_BLOCKS; ++i) {
+    for (int i = 0; i < BLOCKS_OF_TILE; ++i) {
         places[i] = __shfl_sync(0xffffffffu, own_words, i) + threadIdx.x % 32;
     }
 #pragma unroll 1
     for (int32_t slice = (int32_t)(threadIdx.x % 32); slice < slices; slice += 32) {
         int32_t length = slice_length(gemm->k, slices, slice);
-        uint32_t found[ROW_BLOCKS + COLUMN_BLOCKS];
+        uint32_t found[BLOCKS_OF_TILE];
 #pragma unroll
-        for (int i = 0; i < ROW_BLOCKS + COLUMN_BLOCKS; ++i) {
+        for (int i = 0; i < BLOCKS_OF_TILE; ++i) {
             found[i] = words[places[i]];
             places[i] += 32;
         }
@@ -134,7 +134,7 @@ static __device__ inline void put_factors(float factors[FACTORS], const gemm_arg
 {
     int32_t last = gemm->verdict.slices - 1;
     int32_t slice = k / BLOCK_SIDE < last ? k / BLOCK_SIDE : last;
-    if (threadIdx.x < ROW_BLOCKS + COLUMN_BLOCKS) {
+    if (threadIdx.x < BLOCKS_OF_TILE) {
         float scale = block_scale(gemm->verdict.words[own_words + (uint32_t)slice]) / (1 << BLOCK_TOP);
         factors[threadIdx.x] = refused ? __uint_as_float(0x7fffffffu) : scale;
     }
