@@ -21,6 +21,11 @@
 /* Wider tiles of parts do not compensate their sums for long k: see COMPENSATES in wgmma.cu and split_wgmma.cu. */
 #define WIDEST_COMPENSATED 64
 #define USUAL_TILE 128
+/*
+ * Where so many ways were timed of the very problem, the best one is among them: what is foreseen of all others is their
+ * luckiest guess.
+ */
+#define LEAST_TIMED 5
 
 /* ---- One way ---- */
 
@@ -126,11 +131,11 @@ static void consider(struct search *search, const struct candidate *candidate)
     if (search->visitor) {
         search->visitor(search->context, candidate);
     }
-    /* What was timed of this very problem goes before all that is foreseen: the best of many guesses is too good. */
-    const struct candidate *best = &search->best;
-    if (!best->kernel || candidate->timed > best->timed ||
-        (candidate->timed == best->timed && candidate->cycles < best->cycles)) {
+    if (!search->best.kernel || candidate->cycles < search->best.cycles) {
         search->best = *candidate;
+    }
+    if (candidate->timed && (search->timed++ == 0 || candidate->cycles < search->best_timed.cycles)) {
+        search->best_timed = *candidate;
     }
 }
 
@@ -218,11 +223,13 @@ static void search_treatments(struct search *search, int as)
     }
 }
 
-void search_all(struct search *search)
+/* Looks at all ways; the best one is that which is foreseen to be. */
+static void search_by_forecast(struct search *search)
 {
     const struct problem *p = search->problem;
     bool narrow = carat_type_size(p->type_a) == 1 && p->type_a != CARAT_S8;
-    search->best = (struct candidate){.kernel = NULL};
+    search->best = search->best_timed = (struct candidate){.kernel = NULL};
+    search->timed = 0;
     if (p->k == 0) {
         /* Nothing is read, so whatever A and B are will do. */
         struct candidate treated;
@@ -242,6 +249,14 @@ void search_all(struct search *search)
         if (treat_as_planes(search->traits, p, planes, most_workspace(search), &parts)) {
             search_rows(search, &parts);
         }
+    }
+}
+
+void search_all(struct search *search)
+{
+    search_by_forecast(search);
+    if (search->timed >= LEAST_TIMED) {
+        search->best = search->best_timed;
     }
 }
 

@@ -6,7 +6,7 @@
  * problems have much of it in common. So a way's cycles are multiplied by what the same way took longer than
  * foreseen on problems nearby: the mean of the logarithms, each with a weight that falls with the distance, drawn
  * towards that of all ways there are where there are few. Ways that were timed of the very problem are taken at their word,
- * and before all others, of which no more is known than a guess.
+ * and where they are several before all others.
  *
  *     log2 n |        . +0.1
  *            |   x           . +0.2     the way at x takes about 1.07 times what is foreseen;

@@ -158,6 +158,44 @@ static void what_was_measured_right_there_may_count_alone(void **state)
     ways_close(ways);
 }
 
+/* A way that was timed of the very problem takes what it took, on average of its times, however far from foreseen. */
+static void what_was_timed_is_taken_at_its_word(void **state)
+{
+    (void)state;
+    struct way_place close = here;
+    struct way_place beside = here;
+    struct ways_near near;
+    double factor = 0;
+    close.accuracy = 1;
+    beside.at[1] += 0.01F;
+    struct ways *ways = ways_open();
+    assert_non_null(ways);
+    for (int i = 0; i < MOST_NEAR + 10; i++) {
+        assert_true(ways_add(ways, row("simt_f32_32x32"), &beside, 4, false, 1));
+    }
+    assert_true(ways_add(ways, row("simt_f32_32x32"), &here, 4, false, 8));
+    assert_true(ways_add(ways, row("simt_f32_64x64"), &here, 2, true, 2));
+    assert_true(ways_add(ways, row("simt_f32_64x64"), &here, 2, true, 4.5));
+    assert_true(ways_sort(ways));
+    ways_look_up(ways, row("simt_f32_32x32"), &here, false, &near);
+    assert_true(ways_timed(&near, 4, false, &factor) && fabs(factor / 8 - 1) < 1e-5);
+    assert_false(ways_timed(&near, 4, true, &factor));
+    assert_false(ways_timed(&near, 5, false, &factor));
+    ways_look_up(ways, row("simt_f32_64x64"), &here, true, &near);
+    assert_true(ways_timed(&near, 2, true, &factor) && fabs(factor / 3 - 1) < 1e-5);
+    ways_look_up(ways, row("simt_f32_64x64"), &close, false, &near);
+    assert_true(near.count == 2 && !ways_timed(&near, 2, true, &factor));
+    ways_look_up(ways, row("simt_f32_64x64"), &beside, false, &near);
+    assert_true(near.count == 2 && !ways_timed(&near, 2, true, &factor));
+    ways_look_up(NULL, row("simt_f32_64x64"), &here, false, &near);
+    assert_false(ways_timed(&near, 2, true, &factor));
+    assert_true(fabs(factor / 3 - 1) < 1e-5);
+    ways_leave_out(ways);
+    ways_look_up(ways, row("simt_f32_64x64"), &here, false, &near);
+    assert_false(ways_timed(&near, 2, true, &factor));
+    ways_close(ways);
+}
+
 /* Who judges what is learned may leave out what was measured of the very problem, in whatever way. */
 static void the_problem_itself_is_left_out(void **state)
 {
@@ -211,6 +249,7 @@ int main(void)
         cmocka_unit_test(what_is_learned_is_bounded),
         cmocka_unit_test(what_is_usual_is_expected_of_others),
         cmocka_unit_test(what_was_measured_right_there_may_count_alone),
+        cmocka_unit_test(what_was_timed_is_taken_at_its_word),
         cmocka_unit_test(the_problem_itself_is_left_out),
         cmocka_unit_test(rows_are_sorted),
     };

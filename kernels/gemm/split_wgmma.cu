@@ -43,6 +43,7 @@
 #include "../ptx/mbarrier.h"
 #include "../ptx/tensor_copy.h"
 #include "epilogue.h"
+#include "magnitudes.h"
 #include "parts.h"
 #include "tiles.h"
 #include "verdict.h"
@@ -105,28 +106,7 @@ typedef struct shared_memory {
 
 static_assert(sizeof(shared_memory) == SHARED_BYTES, "the row says how much shared memory a block takes");
 
-/* ---- What has been seen --------------------------------------------------------------------- */
-
-/* Magnitudes: the largest, and 2^32 less twice the bits of the least but 0; 0 and 0: none yet. */
-typedef struct range {
-    float largest; /* of numbers: what is none shows in the sums */
-    uint32_t inverse;
-} range;
-
-static __device__ __forceinline__ void see(range *seen, float x)
-{
-    uint32_t inverse = 0u - 2u * __float_as_uint(x); /* of 0 the least */
-    seen->largest = fmaxf(seen->largest, fabsf(x));
-    seen->inverse = inverse > seen->inverse ? inverse : seen->inverse;
-}
-
-/* What the warp has seen, as a word of verdict.h. */
-static __device__ inline uint32_t word_of_warp(const range *seen)
-{
-    uint32_t largest = warp_max(__float_as_uint(seen->largest));
-    uint32_t inverse = warp_max(seen->inverse);
-    return verdict_word(largest, (0u - inverse) >> 1);
-}
+/* ---- From f32 to parts ---------------------------------------------------------------------- */
 
 /* The three parts of two neighbours. */
 static __device__ __forceinline__ void split_pair(float low, float high, range *seen, uint32_t *first,
@@ -482,14 +462,6 @@ static __device__ __forceinline__ void multiply_stage(wgmma_sum sum[WGMMA_SUMS],
     wgmma_commit();
 }
 
-static __device__ inline void clear(wgmma_sum sum[WGMMA_SUMS])
-{
-#pragma unroll
-    for (int i = 0; i < WGMMA_SUMS; ++i) {
-        sum[i] = 0;
-    }
-}
-
 /* Adds a step's sums; excess is what sum has had too much of, which is found anew. */
 static __device__ __forceinline__ void add(wgmma_sum sum[WGMMA_SUMS], wgmma_sum excess[WGMMA_SUMS],
                                            const wgmma_sum part[WGMMA_SUMS], int compensates)
@@ -601,7 +573,7 @@ static __device__ __forceinline__ void store(standing at, const gemm_arguments *
 
 static __device__ inline void consume(const gemm_arguments *gemm, shared_memory *shared, int consumer, int reads)
 {
-    float x[PIECES_B] = {0};
+    float x[PIECES_B];
     position at_stage = {0, 0};
     uint64_t columns = wgmma_descriptor_64(shared->stages[0], 8 * K_BYTES);
     int aligned = is_aligned(gemm, 0);

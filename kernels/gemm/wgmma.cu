@@ -389,14 +389,6 @@ static __device__ inline void release(shared_memory *shared, uint32_t number)
     }
 }
 
-static __device__ inline void clear(wgmma_sum sum[WGMMA_SUMS])
-{
-#pragma unroll
-    for (int i = 0; i < WGMMA_SUMS; ++i) {
-        sum[i] = 0;
-    }
-}
-
 #if MOVES_SUMS && !SCALED
 
 static __device__ inline void add(wgmma_sum sum[WGMMA_SUMS], const wgmma_sum part[WGMMA_SUMS])

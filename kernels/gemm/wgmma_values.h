@@ -49,6 +49,14 @@ static __device__ inline int along_n(standing at, int i)
     return SWAPPED ? row_of(at, i) : column_of(at, i);
 }
 
+static __device__ inline void clear(wgmma_sum sum[WGMMA_SUMS])
+{
+#pragma unroll
+    for (int i = 0; i < WGMMA_SUMS; ++i) {
+        sum[i] = 0;
+    }
+}
+
 static __device__ inline void meet(int consumer) { barrier_sync(1 + consumer, WARPGROUP); }
 
 /* Those who store together. */
