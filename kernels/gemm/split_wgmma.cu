@@ -87,12 +87,12 @@ static_assert(TILE_N == 64 * CONSUMERS, "a consumer has 64 columns of D");
 #define PIECES (TILE_M * TILE_K / SPLITTERS) /* elements that a splitter has of a step: */
 #define LOADS (PIECES / DEPTH)               /* along k in so many rows, which lie ROW_STEP apart; */
 #define ROW_STEP (SPLITTERS * DEPTH / TILE_K)
-#define GROUP (PIECES < 16 ? PIECES : 16) /* across it so many of a row at a time */
+#define GROUP 16 /* across it so many of a row at a time */
 #define GROUPS (PIECES / GROUP)
 #define AHEAD 2                                 /* steps that a splitter has under way */
 #define PIECES_B (STEPS * 2 * DEPTH) /* elements that a consumer's thread has of a step, of two rows */
 
-static_assert(GROUPS == 1 || SPLITTERS == TILE_M, "a thread's k are neighbours");
+static_assert(GROUPS == 1 || (GROUPS == 2 && SPLITTERS == TILE_M), "a thread's k are neighbours");
 static_assert(ROW_STEP % 8 == 0, "rows of a thread lie alike under the swizzle");
 
 typedef struct shared_memory {
@@ -255,16 +255,6 @@ static __device__ __forceinline__ uint32_t part_piece(int row, int piece)
     return (uint32_t)(row * K_BYTES + ((piece ^ (row / 2 % 4)) << 4));
 }
 
-/* Words of GROUP / DEPTH places of a row, one behind the other. */
-static __device__ __forceinline__ void put_words(unsigned char *to, const uint32_t words[GROUP / DEPTH])
-{
-#if TILE_M >= 64
-    *(uint4 *)to = make_uint4(words[0], words[1], words[2], words[3]);
-#else
-    *(uint2 *)to = make_uint2(words[0], words[1]);
-#endif
-}
-
 /* Splits what a thread has of a step, and writes it to a stage. */
 static __device__ __forceinline__ void put_parts(unsigned char stage[PARTS][PART_BYTES], const float x[PIECES],
                                                  range *seen)
@@ -285,7 +275,8 @@ static __device__ __forceinline__ void put_parts(unsigned char stage[PARTS][PART
                 }
 #pragma unroll
                 for (int p = 0; p < PARTS; ++p) {
-                    put_words(stage[p] + part_piece(row, first / 16 * 2 + half) + first % 16, words[p]);
+                    *(uint4 *)(stage[p] + part_piece(row, first / GROUP * 2 + half)) =
+                        make_uint4(words[p][0], words[p][1], words[p][2], words[p][3]);
                 }
             }
         }
