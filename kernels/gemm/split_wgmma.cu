@@ -499,44 +499,92 @@ static __device__ inline int is_spoiled(const wgmma_sum sum[WGMMA_SUMS])
     return __any_sync(0xffffffffu, probe != 0);
 }
 
+/* Where sum_plainly() reads a thread's elements: of op(A) from row `row` on, of op(B) two columns. */
+typedef struct plain_reader {
+    const float *a;
+    const float *b_low;
+    const float *b_high;
+    int64_t a_row; /* elements from one row to the next, and from one k */
+    int64_t a_k;
+    int64_t b_k;
+    int64_t row;
+    int64_t last_row; /* what is outside is read as that one */
+} plain_reader;
+
+/* From here on of k sums of CHAIN are added to others, and what that rounds away is given back; as in simt.cu. */
+#define LEAST_MOVED_K 128
+#define CHAIN 16
+#define SUMS_AT_ONCE 16
+
+/* Sums SUMS_AT_ONCE of a thread's elements, from number `first` on, by f32 multiply-adds. */
+static __device__ __forceinline__ void sum_some_plainly(wgmma_sum *sum, plain_reader at, int first, int64_t left)
+{
+    int64_t chain = left < LEAST_MOVED_K ? left : CHAIN;
+    float excess[SUMS_AT_ONCE];
+#pragma unroll
+    for (int i = 0; i < SUMS_AT_ONCE; ++i) {
+        sum[i] = 0;
+        excess[i] = 0;
+    }
+#pragma unroll 1
+    while (left > 0) {
+        float part[SUMS_AT_ONCE];
+#pragma unroll
+        for (int i = 0; i < SUMS_AT_ONCE; ++i) {
+            part[i] = 0;
+        }
+#pragma unroll 1
+        for (int64_t end = left < chain ? 0 : left - chain; left > end; --left) {
+            float low = __ldg(at.b_low);
+            float high = __ldg(at.b_high);
+#pragma unroll
+            for (int i = 0; i < SUMS_AT_ONCE; i += 4) {
+#pragma unroll
+                for (int e = 0; e < 2; ++e) {
+                    int64_t own = at.row + 2 * (first + i) + e;
+                    float x = __ldg(at.a + (own < at.last_row ? own : at.last_row) * at.a_row);
+                    part[i + e] = fmaf(x, low, part[i + e]);
+                    part[i + 2 + e] = fmaf(x, high, part[i + 2 + e]);
+                }
+            }
+            at.a += at.a_k;
+            at.b_low += at.b_k;
+            at.b_high += at.b_k;
+        }
+#pragma unroll
+        for (int i = 0; i < SUMS_AT_ONCE; ++i) {
+            float added = __fsub_rn(part[i], excess[i]);
+            float next = __fadd_rn(sum[i], added);
+            float lost = __fsub_rn(__fsub_rn(next, sum[i]), added);
+            excess[i] = fabsf(lost) < __uint_as_float(0x7f800000u) ? lost : 0; /* what is not finite is a plain sum's */
+            sum[i] = next;
+        }
+    }
+}
+
 /* Sums a thread's elements of a tile as f32 arithmetic does. `here` is where the consumer's part begins. */
 static __device__ __forceinline__ void sum_plainly(wgmma_sum sum[WGMMA_SUMS], const gemm_arguments *gemm,
                                                    place here)
 {
     standing at = standing_of_thread();
-    int64_t a_k = gemm->trans_a ? 1 : gemm->lda;
-    int64_t a_row = gemm->trans_a ? gemm->lda : 1;
-    int64_t b_k = gemm->trans_b ? gemm->ldb : 1;
-    int64_t b_column = gemm->trans_b ? 1 : gemm->ldb;
+    int64_t b_column = B_ALONG_K ? gemm->ldb : 1;
     int64_t k_begin = here.part * gemm->k_per_part;
     int64_t k_left = gemm->k - k_begin < gemm->k_per_part ? gemm->k - k_begin : gemm->k_per_part;
-    int64_t row = here.row + column_of(at, 0);
     int64_t column = here.column + row_of(at, 0);
-    /* What is outside is read as the last row or column. */
-    int64_t last_row = gemm->m - 1;
-    int64_t last_column = gemm->n - 1;
-    const float *a = (const float *)gemm->a + here.problem * gemm->stride_a + k_begin * a_k;
-    const float *b = (const float *)gemm->b + here.problem * gemm->stride_b + k_begin * b_k;
-    const float *b_low = b + (column < last_column ? column : last_column) * b_column;
-    const float *b_high = b + (column + 8 < last_column ? column + 8 : last_column) * b_column;
-    clear(sum);
-#pragma unroll 1
-    for (; k_left > 0; --k_left) {
-        float low = __ldg(b_low);
-        float high = __ldg(b_high);
+    int64_t last = gemm->n - 1;
+    plain_reader from;
+    from.a_row = A_ALONG_K ? gemm->lda : 1;
+    from.a_k = A_ALONG_K ? 1 : gemm->lda;
+    from.b_k = B_ALONG_K ? 1 : gemm->ldb;
+    from.row = here.row + column_of(at, 0);
+    from.last_row = gemm->m - 1;
+    from.a = (const float *)gemm->a + here.problem * gemm->stride_a + k_begin * from.a_k;
+    from.b_low = (const float *)gemm->b + here.problem * gemm->stride_b + k_begin * from.b_k;
+    from.b_high = from.b_low + (column + 8 < last ? column + 8 : last) * b_column;
+    from.b_low += (column < last ? column : last) * b_column;
 #pragma unroll
-        for (int i = 0; i < WGMMA_SUMS; i += 4) {
-#pragma unroll
-            for (int e = 0; e < 2; ++e) {
-                int64_t own = row + 2 * i + e;
-                float x = __ldg(a + (own < last_row ? own : last_row) * a_row);
-                sum[i + e] = fmaf(x, low, sum[i + e]);
-                sum[i + 2 + e] = fmaf(x, high, sum[i + 2 + e]);
-            }
-        }
-        a += a_k;
-        b_low += b_k;
-        b_high += b_k;
+    for (int first = 0; first < WGMMA_SUMS; first += SUMS_AT_ONCE) {
+        sum_some_plainly(sum + first, from, first, k_left);
     }
 }
 
