@@ -149,7 +149,8 @@ static void choices_are_near_the_best(void **state)
     double measured = judged->sum_measured / (judged->chosen - judged->unmeasured);
     printf("%d choices take %.4f of the best way's time on average, %.3f of it where 5%% take longer, %.3f "
            "where 1%% do;"
-           " %.1f%% are unmeasured, and the others take %.4f; %d more are of rows that the table does not know\n",
+           " %.1f%% are unmeasured, and the others take %.4f; %d more are of rows that the table does not "
+           "know\n",
            judged->chosen, mean, share_of(judged, 0.95), share_of(judged, 0.99), 100 * unmeasured, measured,
            judged->unknown);
     assert_true(mean < 1.085);

@@ -56,10 +56,10 @@
 #include "../ptx/wgmma.h"
 
 #define PARTS SPLITS
-#define K_BYTES (TILE_K * 2)             /* of k in a stage, a part */
-#define PART_BYTES (TILE_M * K_BYTES)    /* of a stage */
-#define STEPS (K_BYTES / 32)             /* instructions along k in a step */
-#define DEPTH 4                          /* neighbouring k, which a lane has of each */
+#define K_BYTES (TILE_K * 2)          /* of k in a stage, a part */
+#define PART_BYTES (TILE_M * K_BYTES) /* of a stage */
+#define STEPS (K_BYTES / 32)          /* instructions along k in a step */
+#define DEPTH 4                       /* neighbouring k, which a lane has of each */
 #define BAND 8
 #define A_ALONG_K (LAYOUT == LAYOUT_TN || LAYOUT == LAYOUT_TT)
 #define B_ALONG_K (LAYOUT == LAYOUT_TN || LAYOUT == LAYOUT_NN)
@@ -89,7 +89,7 @@ static_assert(TILE_N == 64 * CONSUMERS, "a consumer has 64 columns of D");
 #define ROW_STEP (SPLITTERS * DEPTH / TILE_K)
 #define GROUP 16 /* across it so many of a row at a time */
 #define GROUPS (PIECES / GROUP)
-#define AHEAD 2                                 /* steps that a splitter has under way */
+#define AHEAD 2                      /* steps that a splitter has under way */
 #define PIECES_B (STEPS * 2 * DEPTH) /* elements that a consumer's thread has of a step, of two rows */
 
 static_assert(GROUPS == 1 || (GROUPS == 2 && SPLITTERS == TILE_M), "a thread's k are neighbours");
@@ -129,7 +129,10 @@ typedef struct reader {
     int more_rows;  /* behind the thread's first, which are inside */
 } reader;
 
-static __device__ inline int64_t ld_of(const gemm_arguments *gemm, int is_a) { return is_a ? gemm->lda : gemm->ldb; }
+static __device__ inline int64_t ld_of(const gemm_arguments *gemm, int is_a)
+{
+    return is_a ? gemm->lda : gemm->ldb;
+}
 
 static __device__ inline uint32_t count_steps(const block_share *share)
 {
@@ -159,7 +162,10 @@ static __device__ inline void open_tile(reader *at, const gemm_arguments *gemm, 
 }
 
 /* Whether all of the next step's k are there. */
-static __device__ __forceinline__ int is_whole(const reader *at) { return at->steps > 1 || at->tail == TILE_K; }
+static __device__ __forceinline__ int is_whole(const reader *at)
+{
+    return at->steps > 1 || at->tail == TILE_K;
+}
 
 /* Whether rows along k are read in pieces of DEPTH, which are inside or outside as a whole. */
 static __device__ inline int is_aligned(const gemm_arguments *gemm, int is_a)
@@ -171,7 +177,8 @@ static __device__ inline int is_aligned(const gemm_arguments *gemm, int is_a)
 
 #if A_ALONG_K || B_ALONG_K
 /* DEPTH neighbouring k, of which the first `left` are there; the others are 0. Constants: aligned, whole. */
-static __device__ __forceinline__ void load_along(float *x, const float *from, int left, int aligned, int whole)
+static __device__ __forceinline__ void load_along(float *x, const float *from, int left, int aligned,
+                                                  int whole)
 {
     if (aligned) {
         float4 four = make_float4(0, 0, 0, 0);
@@ -232,7 +239,8 @@ static __device__ __forceinline__ void load_pieces(float x[PIECES], const reader
 }
 
 /* The same, and goes on to the next step, which may be of the next tile. aligned is a constant. */
-static __device__ __forceinline__ void fetch(float x[PIECES], reader *at, const gemm_arguments *gemm, int aligned)
+static __device__ __forceinline__ void fetch(float x[PIECES], reader *at, const gemm_arguments *gemm,
+                                             int aligned)
 {
     if (at->steps == 0) {
         return;
@@ -256,8 +264,8 @@ static __device__ __forceinline__ uint32_t part_piece(int row, int piece)
 }
 
 /* Splits what a thread has of a step, and writes it to a stage. */
-static __device__ __forceinline__ void put_parts(unsigned char stage[PARTS][PART_BYTES], const float x[PIECES],
-                                                 range *seen)
+static __device__ __forceinline__ void put_parts(unsigned char stage[PARTS][PART_BYTES],
+                                                 const float x[PIECES], range *seen)
 {
     int row = splitter_row();
     int k = splitter_k();
@@ -304,7 +312,8 @@ static_assert(GROUPS == 1 || SPLITTERS == TILE_M, "a thread's k are neighbours")
 static_assert(ROW_STEP % 8 == 0, "rows of a thread lie alike under the swizzle");
 
 /* A splitter's work: all steps of all tiles of the block. aligned is a constant. */
-static __device__ __forceinline__ void split_all(const gemm_arguments *gemm, shared_memory *shared, int aligned)
+static __device__ __forceinline__ void split_all(const gemm_arguments *gemm, shared_memory *shared,
+                                                 int aligned)
 {
     float x[AHEAD][PIECES];
     uint32_t tile = blockIdx.x;
@@ -517,7 +526,8 @@ typedef struct plain_reader {
 #define SUMS_AT_ONCE 16
 
 /* Sums SUMS_AT_ONCE of a thread's elements, from number `first` on, by f32 multiply-adds. */
-static __device__ __forceinline__ void sum_some_plainly(wgmma_sum *sum, plain_reader at, int first, int64_t left)
+static __device__ __forceinline__ void sum_some_plainly(wgmma_sum *sum, plain_reader at, int first,
+                                                        int64_t left)
 {
     int64_t chain = left < LEAST_MOVED_K ? left : CHAIN;
     float excess[SUMS_AT_ONCE];
@@ -556,7 +566,9 @@ static __device__ __forceinline__ void sum_some_plainly(wgmma_sum *sum, plain_re
             float added = __fsub_rn(part[i], excess[i]);
             float next = __fadd_rn(sum[i], added);
             float lost = __fsub_rn(__fsub_rn(next, sum[i]), added);
-            excess[i] = fabsf(lost) < __uint_as_float(0x7f800000u) ? lost : 0; /* what is not finite is a plain sum's */
+            excess[i] = fabsf(lost) < __uint_as_float(0x7f800000u)
+                            ? lost
+                            : 0; /* what is not finite is a plain sum's */
             sum[i] = next;
         }
     }
@@ -610,7 +622,8 @@ static __device__ __forceinline__ void store(standing at, const gemm_arguments *
     }
 }
 
-static __device__ inline void consume(const gemm_arguments *gemm, shared_memory *shared, int consumer, int reads)
+static __device__ inline void consume(const gemm_arguments *gemm, shared_memory *shared, int consumer,
+                                      int reads)
 {
     float x[PIECES_B];
     position at_stage = {0, 0};
@@ -646,8 +659,7 @@ static __device__ inline void consume(const gemm_arguments *gemm, shared_memory 
             wgmma_fence();
             multiply_stage(part, words, columns, at_stage.stage);
             if (steps == 1) {
-                refused =
-                    is_refused(word_of_warp(&seen), shared->seen[at_stage.stage], gemm->k < SHORT_K);
+                refused = is_refused(word_of_warp(&seen), shared->seen[at_stage.stage], gemm->k < SHORT_K);
             }
             wgmma_wait(0);
             wgmma_hold(part);
@@ -682,7 +694,6 @@ KERNEL __launch_bounds__(THREADS_X, MIN_BLOCKS) KERNEL_NAME(const __grid_constan
             mbarrier_init(&shared->full[s], SPLITTERS);
             mbarrier_init(&shared->empty[s], WARPS);
         }
-
     }
     __syncthreads();
     /* All lanes agree on these, which the compiler has to know where warpgroups part. */
