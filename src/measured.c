@@ -66,8 +66,8 @@ double corrected_multiply(const struct device_traits *traits, struct candidate *
     if (!candidate->corrected) {
         factor = tuning_factor(traits->tuning, kernel, variant ^ 1, point, &candidate->corrected);
     }
-    candidate->surveyed =
-        candidate->corrected || kernel->planes > 0; /* planes' rows have no times by themselves */
+    /* Rows with planes have no times by themselves. */
+    candidate->surveyed = candidate->corrected || kernel->planes > 0;
     double odd = odd_store_cycles(traits, candidate, cycles);
     return factor * (cycles - odd + LAUNCH_CYCLES) + odd;
 }

@@ -14,10 +14,9 @@ struct search {
     bool forced;                 /* that row has been asked for by name */
     bool limited;                /* to so much workspace as most_workspace() says */
     struct candidate best;       /* kernel NULL: none so far */
-    struct candidate
-        best_timed;        /* of those that were timed of this very problem, or that no survey has come to */
-    int timed;             /* how many were */
-    plan_visitor *visitor; /* is shown every candidate; NULL: nobody */
+    struct candidate best_timed; /* of those timed of this very problem, and those that no survey comes to */
+    int timed;                   /* how many were */
+    plan_visitor *visitor;       /* is shown every candidate; NULL: nobody */
     void *context;
     const struct ways_near *near; /* what was measured near of the row at hand; NULL: nothing */
 };

@@ -566,9 +566,8 @@ static __device__ __forceinline__ void sum_some_plainly(wgmma_sum *sum, plain_re
             float added = __fsub_rn(part[i], excess[i]);
             float next = __fadd_rn(sum[i], added);
             float lost = __fsub_rn(__fsub_rn(next, sum[i]), added);
-            excess[i] = fabsf(lost) < __uint_as_float(0x7f800000u)
-                            ? lost
-                            : 0; /* what is not finite is a plain sum's */
+            /* What is not finite comes out as a plain sum has it. */
+            excess[i] = fabsf(lost) < __uint_as_float(0x7f800000u) ? lost : 0;
             sum[i] = next;
         }
     }

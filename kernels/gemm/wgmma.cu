@@ -190,8 +190,7 @@ typedef struct shared_memory {
     stage stages[STAGES];
     unsigned char buffers[STORING_GROUPS][BUFFERS][BUFFER_BYTES]; /* on D's way to memory */
     float bias[CONSUMERS][WGMMA_N > 64 ? WGMMA_N : 64];
-    place places
-        [PLACES]; /* of the pieces of work, in turn: the producer works them out, and the consumers read them */
+    place places[PLACES]; /* of the pieces of work, in turn, from the producer to the consumers */
 #if SCALED
     float factors[STAGES][FACTORS]; /* of the blocks of rows, then of columns; NaN: the tile is left alone */
 #endif
@@ -637,8 +636,8 @@ static __device__ inline void make_barriers(const tensor_gemm_arguments *argumen
 {
     if (threadIdx.x == 0) {
         for (int s = 0; s < STAGES; ++s) {
-            mbarrier_init(&shared->full[s],
-                          SCALED ? 1 + BLOCKS_OF_TILE : 1); /* who loads, and who writes factors */
+            /* Who loads arrives, and who writes factors. */
+            mbarrier_init(&shared->full[s], SCALED ? 1 + BLOCKS_OF_TILE : 1);
             mbarrier_init(&shared->empty[s], CONSUMERS * CLUSTER * RELEASES);
         }
         mbarrier_init_fence();
