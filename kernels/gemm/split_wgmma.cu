@@ -11,9 +11,8 @@
  *     next stage                       <--    say that the stage is empty
  *
  * Planes in workspace are read again and again, 6 bytes an element, and take two launches around the product. Here f32 is
- * read again and again, 4 bytes, and split each time: of a step of 32 k a tile of 128 x 128 has 8192 elements to split,
- * some 350 cycles of the plain unit, while the tensor unit multiplies for 1536. Of what the unit multiplies one side comes
- * out of registers, so shared memory has half to read.
+ * read again and again, 4 bytes, and split each time. Of what the unit multiplies one side comes out of registers, so shared
+ * memory has half to read.
  *
  * The order of k within a step is free, as long as both sides have the same. A lane of a consumer has four neighbours, which
  * are one load: instruction s of the two of a step multiplies the k 16 * s + 0 .. 15 in the order
@@ -33,6 +32,9 @@
  *
  * Blocks are persistent: both sides read one line of steps, through all of a block's tiles. While the consumers store a tile,
  * the splitters go on with the next.
+ *
+ * What limits it is the plain unit: of a step of 32 k a tile of 128 x 128 has 8192 elements to split, some 1000 instructions
+ * of each scheduler with all that is around it, while the tensor unit multiplies for 1536 cycles.
  *
  * Needs: sm_90a; any shape and alignment. Where rows along k are not aligned to 16 bytes, or end within them, elements are
  * read one by one.
