@@ -54,10 +54,10 @@ static void why_not(struct device *device, const struct kernel *row, const struc
         snprintf(why, size, "its sums are those of the standard accuracy, but strict was asked for");
     } else if (row->splits > 0 && problem->accuracy == CARAT_ACCURACY_FAST) {
         snprintf(why, size, "its sums are those of the standard accuracy, but fast was asked for");
-    } else if (row->splits > 0) {
-        snprintf(why, size, "it is for k of 32 and more");
     } else if (row->layout != LAYOUT_ANY && strcmp(layout_of_row(row), layout) != 0) {
         snprintf(why, size, "it is for layout %s", layout_of_row(row));
+    } else if (row->splits > 0) {
+        snprintf(why, size, "it is for k of 32 and more");
     } else if (row->planes == 2 && problem->accuracy != CARAT_ACCURACY_CLOSE) {
         snprintf(why, size, "its sums are those of the close accuracy, which was not asked for");
     } else if (row->planes > 0) {

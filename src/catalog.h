@@ -37,7 +37,7 @@ struct kernel {
     int shared_bytes; /* dynamic shared memory */
     int tensor_maps;  /* 1: takes tensor_gemm_arguments, blocks persistent */
     int cluster;      /* blocks of a cluster; 0 means 1 */
-    int consumers;    /* warpgroups that multiply, beside one that copies */
+    int consumers;    /* warpgroups that multiply, beside one that copies or splits */
     int swapped;      /* 1: the instruction's rows run along n, not along m */
     int planes;       /* matrices whose sum an operand is, one behind the other; 0: it is one itself */
     int splits;  /* bf16 parts that the kernel makes of each f32 itself; 0: it multiplies what is there */

@@ -60,8 +60,8 @@ void explain_plan(const struct search *search, struct plan *plan)
     }
     if (kernel->splits > 0) {
         size_t length = strlen(packed);
-        snprintf(packed + length, sizeof(packed) - length,
-                 "; A and B split into %d bf16 parts in its registers", kernel->splits);
+        snprintf(packed + length, sizeof(packed) - length, "; A and B split into %d bf16 parts on their way",
+                 kernel->splits);
     }
     if (search->reduce && best->parts > 1) {
         int64_t tiles = best->blocks / best->parts;

@@ -123,6 +123,7 @@ double way_factor(const struct ways_near *near, struct candidate *candidate)
         return 1;
     }
     double factor;
+    candidate->surveyed = candidate->surveyed || ways_know_problem(near);
     candidate->timed = ways_timed(near, candidate->parts, candidate->stream_tiles > 0, &factor);
     if (!candidate->timed) {
         factor = ways_factor(near, candidate->parts, candidate->stream_tiles > 0);

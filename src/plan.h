@@ -143,7 +143,7 @@ struct candidate {
     int64_t partial_bytes; /* bare sums, or what clusters hand to each other */
     double cycles;         /* of the whole, by the model */
     bool corrected;        /* by a table that knows the row */
-    bool surveyed;         /* the table knows the row's times by itself */
+    bool surveyed;         /* the table knows the row's times, by itself or of this very problem */
     bool timed;            /* this way itself, of this very problem */
 };
 

@@ -71,7 +71,8 @@ static bool within_limits(const struct kernel *kernel, const struct problem *p)
         (kernel->k_limit > 0 && p->k > kernel->k_limit) || (kernel->splits > 0 && p->k < LEAST_SPLIT_K)) {
         return false;
     }
-    if (kernel->splits > 0 && kernel_has_consumers(kernel) && p->k >= MAP_ELEMENTS) {
+    if (kernel->splits > 0 && kernel_has_consumers(kernel) &&
+        (p->m >= MAP_ELEMENTS || p->n >= MAP_ELEMENTS || p->k >= MAP_ELEMENTS)) {
         return false;
     }
     int64_t most = MAP_BYTES / (int64_t)carat_type_size(p->type_a);

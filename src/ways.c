@@ -165,6 +165,7 @@ void ways_look_up(const struct ways *ways, const struct kernel *kernel, const st
         return;
     }
     int row = ways->twins[kernel - carat_catalog];
+    int last_other = MOST_NEAR;
     for (int i = ways->first[row]; i < ways->first[row + 1]; i++) {
         const struct sample *sample = &ways->samples[i];
         if (sample->place.packs[0] != place->packs[0] || sample->place.packs[1] != place->packs[1]) {
@@ -180,7 +181,17 @@ void ways_look_up(const struct ways *ways, const struct kernel *kernel, const st
         if (distance >= farthest || is_same || (near->count == MOST_NEAR && !is_there)) {
             continue;
         }
-        int item = near->count < MOST_NEAR ? near->count++ : MOST_NEAR - 1;
+        int item = last_other;
+        if (near->count < MOST_NEAR) {
+            item = near->count++;
+        } else { /* those right there take the places of others, from the last one on */
+            do {
+                item = --last_other;
+            } while (item >= 0 && near->items[item].is_there);
+        }
+        if (item < 0) {
+            break;
+        }
         near->items[item].distance = distance;
         near->items[item].parts = sample->parts;
         near->items[item].residual = counted(sample->residual);
@@ -232,4 +243,13 @@ bool ways_timed(const struct ways_near *near, int parts, bool shares, double *fa
         *factor = exp(sum / count);
     }
     return count > 0;
+}
+
+bool ways_know_problem(const struct ways_near *near)
+{
+    bool known = false;
+    for (int i = 0; i < near->count; i++) {
+        known = known || near->items[i].is_there;
+    }
+    return known;
 }

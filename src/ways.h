@@ -80,4 +80,7 @@ double ways_factor(const struct ways_near *near, int parts, bool shares);
  */
 bool ways_timed(const struct ways_near *near, int parts, bool shares, double *factor);
 
+/* Whether any way of the row was timed of the very problem, with what is done to A and B. */
+bool ways_know_problem(const struct ways_near *near);
+
 #endif

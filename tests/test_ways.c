@@ -174,17 +174,20 @@ static void what_was_timed_is_taken_at_its_word(void **state)
         assert_true(ways_add(ways, row("simt_f32_32x32"), &beside, 4, false, 1));
     }
     assert_true(ways_add(ways, row("simt_f32_32x32"), &here, 4, false, 8));
+    assert_true(ways_add(ways, row("simt_f32_32x32"), &here, 7, false, 0.125));
     assert_true(ways_add(ways, row("simt_f32_64x64"), &here, 2, true, 2));
     assert_true(ways_add(ways, row("simt_f32_64x64"), &here, 2, true, 4.5));
     assert_true(ways_sort(ways));
     ways_look_up(ways, row("simt_f32_32x32"), &here, false, &near);
+    assert_true(ways_timed(&near, 7, false, &factor) && fabs(factor / 0.125 - 1) < 1e-5);
     assert_true(ways_timed(&near, 4, false, &factor) && fabs(factor / 8 - 1) < 1e-5);
+    assert_true(near.count == MOST_NEAR && ways_know_problem(&near));
     assert_false(ways_timed(&near, 4, true, &factor));
     assert_false(ways_timed(&near, 5, false, &factor));
     ways_look_up(ways, row("simt_f32_64x64"), &here, true, &near);
     assert_true(ways_timed(&near, 2, true, &factor) && fabs(factor / 3 - 1) < 1e-5);
     ways_look_up(ways, row("simt_f32_64x64"), &close, false, &near);
-    assert_true(near.count == 2 && !ways_timed(&near, 2, true, &factor));
+    assert_true(near.count == 2 && !ways_timed(&near, 2, true, &factor) && !ways_know_problem(&near));
     ways_look_up(ways, row("simt_f32_64x64"), &beside, false, &near);
     assert_true(near.count == 2 && !ways_timed(&near, 2, true, &factor));
     ways_look_up(NULL, row("simt_f32_64x64"), &here, false, &near);

@@ -12,7 +12,7 @@
  *
  * Planes in workspace are read again and again, 6 bytes an element, and take two launches around the product. Here f32 is
  * read again and again, 4 bytes, and split each time. Of what the unit multiplies one side comes out of registers, so shared
- * memory has half to read.
+ * memory has a third less to read, of tiles 64 wide half.
  *
  * The order of k within a step is free, as long as both sides have the same. A lane of a consumer has four neighbours, which
  * are one load: instruction s of the two of a step multiplies the k 16 * s + 0 .. 15 in the order
@@ -33,8 +33,8 @@
  * Blocks are persistent: both sides read one line of steps, through all of a block's tiles. While the consumers store a tile,
  * the splitters go on with the next.
  *
- * What limits it is the plain unit: of a step of 32 k a tile of 128 x 128 has 8192 elements to split, some 1000 instructions
- * of each scheduler with all that is around it, while the tensor unit multiplies for 1536 cycles.
+ * What limits it is the splitting: of a step of 32 k a tile of 128 x 128 has 8192 elements, some 1000 instructions of each
+ * scheduler with all that is around it, while the tensor unit multiplies for 1536 cycles; a splitter's 420 of them take longer.
  *
  * Needs: sm_90a; any shape and alignment. Where rows along k are not aligned to 16 bytes, or end within them, elements are
  * read one by one.
@@ -309,9 +309,6 @@ static __device__ __forceinline__ void put_parts(unsigned char stage[PARTS][PART
         }
     }
 }
-
-static_assert(GROUPS == 1 || SPLITTERS == TILE_M, "a thread's k are neighbours");
-static_assert(ROW_STEP % 8 == 0, "rows of a thread lie alike under the swizzle");
 
 /* A splitter's work: all steps of all tiles of the block. aligned is a constant. */
 static __device__ __forceinline__ void split_all(const gemm_arguments *gemm, shared_memory *shared,
@@ -661,6 +658,7 @@ static __device__ inline void consume(const gemm_arguments *gemm, shared_memory 
             multiply_stage(part, words, columns, at_stage.stage);
             if (steps == 1) {
                 refused = is_refused(word_of_warp(&seen), shared->seen[at_stage.stage], gemm->k < SHORT_K);
+                __syncwarp(); /* all have read the words before one of them says so */
             }
             wgmma_wait(0);
             wgmma_hold(part);

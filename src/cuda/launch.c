@@ -132,7 +132,7 @@ static carat_status multiply_launch(struct cuda_device *device, const struct pla
         .tiles_m = (int32_t)tiles_m,
         .tiles_n = (int32_t)tiles_n,
         .parts = plan->parts,
-        .tiles = (int32_t)blocks, /* the plan has counted them */
+        .tiles = (int32_t)blocks,
         .k_per_part = plan->k_per_part,
         .partials = plan_has(plan, STEP_REDUCE) ? (void *)(uintptr_t)partials : NULL,
         .epilogue = epilogue_of(problem, operands),
@@ -142,7 +142,7 @@ static carat_status multiply_launch(struct cuda_device *device, const struct pla
         int64_t stream_tiles = problem == &plan->product ? plan->stream_tiles : 0;
         return tensor_launch(device, kernel, problem, &arguments, blocks, stream_tiles, partials, stream);
     }
-    if (kernel_has_consumers(kernel)) {
+    if (kernel_has_consumers(kernel) && blocks <= INT32_MAX) { /* of more the launch complains */
         int64_t at_once = (int64_t)device->base.traits.multiprocessors * kernel_most_resident(kernel);
         blocks = blocks < at_once ? blocks : at_once;
     }
