@@ -181,7 +181,7 @@ void ways_look_up(const struct ways *ways, const struct kernel *kernel, const st
         if (distance >= farthest || is_same || (near->count == MOST_NEAR && !is_there)) {
             continue;
         }
-        int item = last_other;
+        int item;
         if (near->count < MOST_NEAR) {
             item = near->count++;
         } else { /* those right there take the places of others, from the last one on */
