@@ -68,6 +68,8 @@
 #define SHORT_K 1024 /* below, exponents that are far apart are refused */
 #define LONG_K 4096  /* from here on sums are compensated */
 #define COMPENSATES (WGMMA_N <= 64)
+#define MOVES_SUMS 1
+#define SCALED 0
 
 /* As in wgmma.cu, whose headers want to know: warps store 16 columns of D, 32 elements along m at a time. */
 #define ROW_BYTES 128
@@ -80,6 +82,7 @@ static_assert(PARTS == 3 && TILE_K == 32, "the products of parts are those of th
 static_assert(TILE_N == 64 * CONSUMERS, "a consumer has 64 columns of D");
 
 #include "wgmma_stages.h"
+#include "wgmma_moves.h"
 #include "wgmma_values.h"
 #include "wgmma_buffer.h"
 
@@ -461,28 +464,6 @@ static __device__ __forceinline__ void multiply_stage(wgmma_sum sum[WGMMA_SUMS],
     wgmma_commit();
 }
 
-/* Adds a step's sums; excess is what sum has had too much of, which is found anew. */
-static __device__ __forceinline__ void add(wgmma_sum sum[WGMMA_SUMS], wgmma_sum excess[WGMMA_SUMS],
-                                           const wgmma_sum part[WGMMA_SUMS], int compensates)
-{
-#if COMPENSATES
-    if (compensates) {
-#pragma unroll
-        for (int i = 0; i < WGMMA_SUMS; ++i) {
-            float added = __fsub_rn(part[i], excess[i]);
-            float next = __fadd_rn(sum[i], added);
-            excess[i] = __fsub_rn(__fsub_rn(next, sum[i]), added);
-            sum[i] = next;
-        }
-        return;
-    }
-#endif
-#pragma unroll
-    for (int i = 0; i < WGMMA_SUMS; ++i) {
-        sum[i] += part[i];
-    }
-}
-
 /* Whether parts may not stand for what the warp's sums are of: `rows` and the splitters' words speak of it. */
 static __device__ inline int is_refused(uint32_t rows, const uint32_t words[SPLITTER_WARPS], int short_k)
 {
@@ -639,14 +620,16 @@ static __device__ inline void consume(const gemm_arguments *gemm, shared_memory 
     for (uint32_t tile = blockIdx.x; tile < (uint32_t)gemm->tiles; tile += gridDim.x) {
         wgmma_sum sum[WGMMA_SUMS];
         wgmma_sum part[WGMMA_SUMS];
-        wgmma_sum excess[WGMMA_SUMS];
         range seen = {0, 0};
         int refused = 0;
         block_share share = share_of_tile(gemm, BAND, tile, TILE_M, TILE_N);
         place here = {(int32_t)share.row, (int32_t)share.column + 64 * consumer, (int32_t)share.problem,
                       share.part};
         clear(sum);
+#if COMPENSATES
+        wgmma_sum excess[WGMMA_SUMS]; /* what sum has more than was added to it */
         clear(excess);
+#endif
 #pragma unroll 1
         for (uint32_t steps = reads ? count_steps(&share) : 0; steps > 0; --steps) {
             row_words words;
@@ -666,7 +649,15 @@ static __device__ inline void consume(const gemm_arguments *gemm, shared_memory 
                 mbarrier_arrive(&shared->empty[at_stage.stage]);
             }
             step_on(&at_stage);
-            add(sum, excess, part, gemm->k >= LONG_K);
+#if COMPENSATES
+            if (gemm->k >= LONG_K) {
+                add_compensated(sum, excess, part);
+            } else {
+                add(sum, part);
+            }
+#else
+            add(sum, part);
+#endif
         }
         if (is_spoiled(sum) | refused) {
             sum_plainly(sum, gemm, here);

@@ -206,6 +206,7 @@ static_assert(sizeof(shared_memory) == SHARED_BYTES, "the row says how much shar
  * The parts of the kernel that are ideas of their own, and know the names above:
  *
  *     walk      which tiles and steps of k, in what order
+ *     moves     from the unit's sums of a stage to those of the tile
  *     values    from sums to D's values
  *     buffer    from values to a buffer in shared memory, and out of it
  *     store     from values to D, by way of buffers
@@ -213,6 +214,7 @@ static_assert(sizeof(shared_memory) == SHARED_BYTES, "the row says how much shar
  *     planes    what is left to a row that rescues
  */
 #include "wgmma_walk.h"
+#include "wgmma_moves.h"
 #include "wgmma_values.h"
 #include "wgmma_buffer.h"
 #include "wgmma_store.h"
@@ -388,35 +390,6 @@ static __device__ inline void release(shared_memory *shared, uint32_t number)
         mbarrier_arrive_at(&shared->empty[number], thread);
     }
 }
-
-#if MOVES_SUMS && !SCALED
-
-static __device__ inline void add(wgmma_sum sum[WGMMA_SUMS], const wgmma_sum part[WGMMA_SUMS])
-{
-#pragma unroll
-    for (int i = 0; i < WGMMA_SUMS; ++i) {
-        sum[i] += part[i];
-    }
-}
-
-#endif
-
-#if COMPENSATES
-
-/* The same less what sum has had too much of, which is found anew. What is not finite stays so. */
-static __device__ inline void add_compensated(wgmma_sum sum[WGMMA_SUMS], wgmma_sum excess[WGMMA_SUMS],
-                                              const wgmma_sum part[WGMMA_SUMS])
-{
-#pragma unroll
-    for (int i = 0; i < WGMMA_SUMS; ++i) {
-        float added = __fsub_rn(part[i], excess[i]);
-        float next = __fadd_rn(sum[i], added);
-        excess[i] = __fsub_rn(__fsub_rn(next, sum[i]), added);
-        sum[i] = next;
-    }
-}
-
-#endif
 
 /* What a consumer has at hand. */
 typedef struct consumer_state {
