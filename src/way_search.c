@@ -215,11 +215,8 @@ static void search_treatments(struct search *search, int as)
          a <= (turns && !p->trans_a ? TURNED : PACKED); a++) {
         for (int b = converts || search->always_pack ? PACKED : AS_IT_IS;
              b <= (turns && p->trans_b ? TURNED : PACKED); b++) {
-            /* What is turned runs along k; so must the other. */
-            bool both_along_k = (p->trans_a || a == TURNED) && (!p->trans_b || b == TURNED);
             struct candidate treated;
-            if ((both_along_k || (a != TURNED && b != TURNED)) &&
-                treat(search->traits, p, (enum treatment)a, (enum treatment)b, as, &treated) &&
+            if (treat(search->traits, p, (enum treatment)a, (enum treatment)b, as, &treated) &&
                 (search->always_pack || !is_in_vain(p, &treated))) {
                 search_rows(search, &treated);
             }

@@ -17,7 +17,8 @@
  *         columns       WGMMA_N = TILE_M, of A                 WGMMA_N = TILE_N, of B
  *
  * A stage holds TILE_K = 128 bytes of k of both operands, under the 128-byte swizzle, along k or across as they
- * lie in memory (across: 16-bit types alone). The CLUSTER blocks of a cluster stand side by side along the rows and
+ * lie in memory. The instruction reads 16-bit types across as well; rows of f32 that lie across each thread fetches itself,
+ * and hands over in registers (fetch_rows()). The CLUSTER blocks of a cluster stand side by side along the rows and
  * have the columns' operand in common: each loads its share of that for all of them.
  *
  *                  columns (shared)                        a cluster of 2, tiles of 128 x 256:
@@ -28,6 +29,12 @@
  *             +-----------------------+
  *
  * Blocks are persistent: while the consumers store one tile, the producer fills the stages for the next.
+ *
+ * With TURNS=1 each consumer has tiles of its own, 64 rows, and multiplies in turn with the others: while one stores its
+ * tile the next one's is multiplied. Both take their stages from one line, in which the producer fills them.
+ *
+ *     consumer 0   | multiply 0 | store 0 ...  | multiply 2 | store 2 ...
+ *     consumer 1                | multiply 1   | store 1 ...             | multiply 3
  *
  * With STREAM=1 the tiles that would make up a last, partly idle wave can be dealt out by their steps of k instead,
  * each cluster an equal share ("stream-K", Osama et al., PPoPP 2023): see wgmma_walk.h.
@@ -89,7 +96,16 @@
 #define CLUSTER_M (TILE_M * CLUSTER)
 #define CLUSTER_N TILE_N
 #endif
-#if ROWS_ACROSS
+
+/* The rows of a tile that a consumer has, and how many consumers work on one. */
+#ifndef TURNS
+#define TURNS 0
+#endif
+#define CONSUMERS_OF_TILE (TURNS ? 1 : CONSUMERS)
+#define FIRST_ROW(consumer) (TURNS ? 0 : (consumer)*64)
+/* Rows that lie across, of a type that the instruction does not read across: threads fetch them. */
+#define FETCHES_ROWS (ROWS_ACROSS && ELEMENT == ELEMENT_F32)
+#if ROWS_ACROSS && !FETCHES_ROWS
 #define WGMMA_A_ACROSS 1
 #else
 #define WGMMA_A_ACROSS 0
@@ -112,15 +128,15 @@
 #define COLUMN_BLOCKS ((WGMMA_N + BLOCK_SIDE - 1) / BLOCK_SIDE)
 #define BLOCKS_OF_TILE (ROW_BLOCKS + COLUMN_BLOCKS)
 #define FACTORS 8
-#define RELEASES (SCALED ? 4 : 1) /* of a stage by a warpgroup */
+#define RELEASES (SCALED || FETCHES_ROWS ? 4 : 1) /* of a stage by a warpgroup */
 
 #define ROW_BYTES 128
-#define ATOM_BYTES 1024                         /* eight rows, after which the swizzle repeats */
-#define ACROSS (ROW_BYTES / 2)                  /* elements of a row of 16-bit elements that lie across */
-#define K_BYTES (TILE_K * (int)sizeof(element)) /* of k in a stage: the rows of operands along k */
-#define STEPS (K_BYTES / 32)                    /* instructions along k in a stage */
-#define ROWS_BYTES (TILE_ROWS * K_BYTES)        /* a stage's rows of k, a plane, ... */
-#define COLUMNS_BYTES (WGMMA_N * K_BYTES)       /* ... and its columns */
+#define ATOM_BYTES 1024                           /* eight rows, after which the swizzle repeats */
+#define ACROSS (ROW_BYTES / (int)sizeof(element)) /* elements of a row where they lie across */
+#define K_BYTES (TILE_K * (int)sizeof(element))   /* of k in a stage: the rows of operands along k */
+#define STEPS (K_BYTES / 32)                      /* instructions along k in a stage */
+#define ROWS_BYTES (TILE_ROWS * K_BYTES)          /* a stage's rows of k, a plane, ... */
+#define COLUMNS_BYTES (WGMMA_N * K_BYTES)         /* ... and its columns */
 
 /*
  * Who stores together, and how many columns of D at a time: with SWAPPED=1 a warp has the whole of its 16, along m as
@@ -149,9 +165,9 @@
 /*
  * Registers in which results wait to be stored while the next tile is multiplied: half as many as the tile has sums are
  * to spare (a few more where the width is no multiple of 64), for all of its 16-bit results or the last of its 32-bit
- * ones: pieces of 64 16-bit results along m, or of 32. Not where moved sums take the registers.
+ * ones: pieces of 64 16-bit results along m, or of 32. Not where moved sums or fetched rows take the registers.
  */
-#if SWAPPED && TILE_M >= 64 && !(MOVES_SUMS && TILE_M > 160)
+#if SWAPPED && TILE_M >= 64 && !TURNS && !(MOVES_SUMS && TILE_M > 160) && !(FETCHES_ROWS && TILE_M > 192)
 #define LATE_PIECES ((WGMMA_N + 63) / 64)
 #define LATE_WORDS (WGMMA_N % 64 == 0 ? LATE_PIECES * 16 : WGMMA_N / 4 + 8)
 #else
@@ -173,9 +189,14 @@ static_assert(PLANES == 1 || (SWAPPED && sizeof(element) == 2),
               "planes are of 16-bit types, their rows along n");
 static_assert(!SCALED || (WGMMA_N % BLOCK_SIDE == 0 && CLUSTER == 1 && BLOCKS_OF_TILE <= FACTORS),
               "scaled blocks lie in one tile each");
-static_assert(TILE_ROWS == 64 * CONSUMERS, "a consumer has 64 rows");
+static_assert(TILE_ROWS == 64 * CONSUMERS_OF_TILE, "a consumer has 64 rows");
+#if TURNS && (STREAM || PLANES > 1 || MOVES_SUMS || CONSUMERS < 2)
+#error "whole tiles alone are taken in turn, of sums that stay where they are"
+#endif
 static_assert(THREADS_X == WARPGROUP * (CONSUMERS + 1), "one more warpgroup for the producer");
-static_assert(sizeof(element) == 2 || !(ROWS_ACROSS || COLUMNS_ACROSS), "only 16-bit types may lie across");
+static_assert(sizeof(element) == 2 || !COLUMNS_ACROSS, "only columns of 16-bit types may lie across");
+static_assert(sizeof(element) == 2 || !ROWS_ACROSS || FETCHES_ROWS, "8-bit rows may not lie across");
+static_assert(!FETCHES_ROWS || CONSUMERS == 2, "while a warpgroup fetches the other multiplies");
 static_assert(!COLUMNS_ACROSS || WGMMA_N % ACROSS == 0, "columns that lie across come in whole boxes");
 static_assert(COLUMNS_ACROSS || WGMMA_N % (8 * CLUSTER) == 0, "each block loads whole atoms");
 
@@ -198,6 +219,9 @@ typedef struct shared_memory {
     uint64_t empty[STAGES];
 } shared_memory;
 
+static_assert(__builtin_offsetof(shared_memory, stages) == 0 &&
+                  __builtin_offsetof(stage, columns) == PLANES * ROWS_BYTES,
+              "places in shared memory are worked out as numbers");
 static_assert(SWAPPED || WGMMA_N % BUFFER_ROWS == 0, "columns of D fill whole buffers");
 static_assert(STAGES + 2 + (LATE_WORDS > 0) <= PLACES, "the producer is so many pieces ahead at most");
 static_assert(sizeof(shared_memory) == SHARED_BYTES, "the row says how much shared memory a block takes");
@@ -224,8 +248,8 @@ static_assert(sizeof(shared_memory) == SHARED_BYTES, "the row says how much shar
 /* ---- The producer --------------------------------------------------------------------------- */
 
 /* Has the engine load `count` rows from `first` on, of TILE_K k from k on, into `to`, for `blocks` of the cluster. */
-static __device__ inline void load_rows(unsigned char *to, const tensor_map *map, uint64_t *barrier,
-                                        int across, int count, int first, int k, int plane, uint32_t blocks)
+static __device__ inline void load_rows(uint32_t to, const tensor_map *map, uint32_t barrier, int across,
+                                        int count, int first, int k, int plane, uint32_t blocks)
 {
     if (!across) {
         if (blocks == 1) {
@@ -236,7 +260,7 @@ static __device__ inline void load_rows(unsigned char *to, const tensor_map *map
         return;
     }
     for (int box = 0; box < count / ACROSS; ++box) {
-        unsigned char *at = to + box * TILE_K * ROW_BYTES;
+        uint32_t at = to + (uint32_t)(box * TILE_K * ROW_BYTES);
         if (blocks == 1) {
             tensor_load(at, map, barrier, first + box * ACROSS, k, plane);
         } else {
@@ -253,12 +277,24 @@ static __device__ inline int own_columns(uint32_t rank)
     return (int)rank * (WGMMA_N / unit) / CLUSTER * unit;
 }
 
+/* Addresses of barriers and of what a stage holds, of the block's shared memory at `base`. */
+#define FULL(base, number) ((base) + (uint32_t) __builtin_offsetof(shared_memory, full) + (number)*8u)
+#define EMPTY(base, number) ((base) + (uint32_t) __builtin_offsetof(shared_memory, empty) + (number)*8u)
+#define ROWS_OF(stage, plane) ((stage) + (uint32_t)((plane)*ROWS_BYTES))
+#define COLUMNS_OF(stage, plane) ((stage) + (uint32_t)(PLANES * ROWS_BYTES + (plane)*COLUMNS_BYTES))
+
 /*
- * One thread loads everything, of scaled planes the first of the warp, whose others look through the blocks' words
- * with it. What it can work out before it may read it works out while the kernel before ends.
+ * One thread loads everything. The others of its warp go along, so that all of the warp works with the same numbers, as
+ * the engine's instructions want them; of scaled planes they look through the blocks' words. Not with three planes, whose
+ * six loads or more a stage then come at once, and crowd out what the tensor unit reads: a thread alone takes its time.
  */
+#define WARP_GOES_ALONG (PLANES < 3)
+
+static __device__ inline int loads(void) { return WARP_GOES_ALONG ? is_elected() : 1; }
+
+/* What can be worked out before anything may be read is worked out while the kernel before ends. */
 static __device__ inline void produce(const tensor_gemm_arguments *arguments, shared_memory *shared,
-                                      uint32_t rank, int reads)
+                                      uint32_t base, uint32_t rank, int reads)
 {
     const gemm_arguments *gemm = &arguments->gemm;
     const tensor_map *row_map = SWAPPED ? &arguments->b : &arguments->a;
@@ -267,7 +303,6 @@ static __device__ inline void produce(const tensor_gemm_arguments *arguments, sh
     int column_problems = (SWAPPED ? gemm->stride_a : gemm->stride_b) != 0;
     int columns_begin = own_columns(rank);
     int columns_count = own_columns(rank + 1) - columns_begin;
-    const int leads = !SCALED || threadIdx.x == 0;
     position at = {0, 0};
     walk way = walk_begin(arguments, reads);
     piece work;
@@ -278,7 +313,7 @@ static __device__ inline void produce(const tensor_gemm_arguments *arguments, sh
         int row_plane = (row_problems ? here.problem : 0) * PLANES;
         int column_plane = (column_problems ? here.problem : 0) * PLANES;
         int k = here.part * (int)gemm->k_per_part + (int)work.first * TILE_K;
-        if (leads) {
+        if (loads()) {
             shared->places[number % PLACES] = here;
         }
         if (number == 0) {
@@ -291,31 +326,33 @@ static __device__ inline void produce(const tensor_gemm_arguments *arguments, sh
 #elif PLANES > 2
         steps = gemm->verdict.earlier && !tile_is_left(gemm, here) ? 0 : steps;
 #endif
+#pragma unroll 1
         for (; steps > 0; --steps) {
-            stage *to = &shared->stages[at.stage];
-            uint64_t *full = &shared->full[at.stage];
-            mbarrier_wait(&shared->empty[at.stage], at.parity ^ 1);
+            uint32_t full = FULL(base, at.stage);
+            mbarrier_wait_address(EMPTY(base, at.stage), at.parity ^ 1);
 #if SCALED
             put_factors(shared->factors[at.stage], gemm, words, k, refused);
             if (threadIdx.x < BLOCKS_OF_TILE) {
-                mbarrier_arrive(full);
+                mbarrier_arrive_address(full);
             }
             if (refused) {
-                if (leads) {
-                    mbarrier_arrive(full);
+                if (loads()) {
+                    mbarrier_arrive_address(full);
                 }
                 step_on(&at);
                 break;
             }
 #endif
-            if (leads) {
+            if (loads()) {
+                uint32_t to = base + at.stage * (uint32_t)sizeof(stage);
                 mbarrier_arrive_expect(full, sizeof(stage));
-            }
-            for (int plane = 0; plane < PLANES && leads; ++plane) {
-                load_rows(to->rows[plane], row_map, full, ROWS_ACROSS, TILE_ROWS, row, k, row_plane + plane,
-                          1);
-                load_rows(to->columns[plane] + columns_begin * K_BYTES, column_map, full, COLUMNS_ACROSS,
-                          columns_count, column, k, column_plane + plane, CLUSTER);
+#pragma unroll
+                for (int plane = 0; plane < PLANES; ++plane) {
+                    load_rows(ROWS_OF(to, plane), row_map, full, ROWS_ACROSS, TILE_ROWS, row, k,
+                              row_plane + plane, 1);
+                    load_rows(COLUMNS_OF(to, plane) + (uint32_t)columns_begin * K_BYTES, column_map, full,
+                              COLUMNS_ACROSS, columns_count, column, k, column_plane + plane, CLUSTER);
+                }
             }
             k += TILE_K;
             step_on(&at);
@@ -325,29 +362,96 @@ static __device__ inline void produce(const tensor_gemm_arguments *arguments, sh
 
 /* ---- The consumers -------------------------------------------------------------------------- */
 
-/* Where a warpgroup's operands lie in stage 0, and how far apart its k are. */
+/* Where a warpgroup's operands lie in stage 0, and the barriers' addresses: numbers that stay in registers. */
 typedef struct operand_places {
     uint64_t rows;
     uint64_t columns;
+    uint32_t full;
 } operand_places;
+
+#define EMPTY_BEHIND_FULL                                                                                    \
+    (uint32_t)(__builtin_offsetof(shared_memory, empty) - __builtin_offsetof(shared_memory, full))
 
 /* Rows that lie across are boxes of TILE_K k; rows of k have either swizzle. */
 static __device__ inline uint64_t place_of_operand(const unsigned char *rows, int across)
 {
-    if (!across && K_BYTES < ROW_BYTES) {
-        return wgmma_descriptor_64(rows, 8 * K_BYTES);
-    }
-    return wgmma_descriptor(rows, TILE_K * ROW_BYTES, ATOM_BYTES);
+    uint64_t place = !across && K_BYTES < ROW_BYTES ? wgmma_descriptor_64(rows, 8 * K_BYTES)
+                                                    : wgmma_descriptor(rows, TILE_K * ROW_BYTES, ATOM_BYTES);
+    return wgmma_with_low(place, keep((uint32_t)place));
 }
 
 static __device__ inline operand_places places_of(shared_memory *shared, int consumer)
 {
     operand_places places;
-    /* 64 rows are 64 * K_BYTES either way: of k each, or one box of TILE_K rows where they lie across. */
-    places.rows = place_of_operand(shared->stages[0].rows[0] + consumer * 64 * K_BYTES, ROWS_ACROSS);
+    /* 64 rows are 64 * K_BYTES either way: of k each, or boxes of TILE_K rows where they lie across. */
+    places.rows = place_of_operand(shared->stages[0].rows[0] + FIRST_ROW(consumer) * K_BYTES, ROWS_ACROSS);
     places.columns = place_of_operand(shared->stages[0].columns[0], COLUMNS_ACROSS);
+    places.full = keep(shared_address(shared->full));
     return places;
 }
+
+#if FETCHES_ROWS
+
+/*
+ * A consumer's rows of a stage, for wgmma_a_registers(): words[s][2 * q + h] is k 8 * s + member + 4 * q of row
+ * 16 * warp + group + 8 * h. A box has ACROSS = 32 rows, 8 pieces of four, of TILE_K k. Of one k the eight groups have two
+ * pieces, so the second four begin with the other q: then the swizzle gives each lane of a load a bank of its own.
+ *
+ *     groups      0 .. 3 (piece p)                    4 .. 7 (piece p + 1)
+ *     load 0      k of q = 0, at p ^ member           k of q = 1, at (p + 1) ^ (member + 4)
+ *     load 1      k of q = 1, at p ^ (member + 4)     k of q = 0, at (p + 1) ^ member
+ */
+static __device__ __forceinline__ void fetch_rows(uint32_t loaded[STEPS][4], const stage *from, int consumer)
+{
+    standing at = standing_of_thread();
+    int row = 16 * at.warp + at.group;
+    int piece = row % ACROSS / 4;
+    int other = at.group / 4;
+    const unsigned char *box = from->rows[0] + (FIRST_ROW(consumer) + row) / ACROSS * (TILE_K * ROW_BYTES);
+    uint32_t first = (uint32_t)(at.member * ROW_BYTES + ((piece ^ at.member) << 4) + row % 4 * 4);
+    uint32_t place = first ^ (uint32_t)other << 6; /* of load 0; q of the swizzle, then of the row */
+    uint32_t places[2] = {place + (uint32_t)other * 4 * ROW_BYTES,
+                          (place ^ 1 << 6) + (uint32_t)(1 - other) * 4 * ROW_BYTES};
+#pragma unroll
+    for (int s = 0; s < STEPS; ++s) {
+#pragma unroll
+        for (int h = 0; h < 2; ++h) {
+#pragma unroll
+            for (int i = 0; i < 2; ++i) {
+                loaded[s][2 * i + h] =
+                    *(const uint32_t *)(box + s * 8 * ROW_BYTES + (places[i] ^ (uint32_t)h << 5));
+            }
+        }
+    }
+}
+
+/* What was fetched, in the instruction's order. Its registers may not be written while an instruction runs. */
+static __device__ __forceinline__ void order_rows(uint32_t words[STEPS][4], uint32_t loaded[STEPS][4])
+{
+    int other = standing_of_thread().group / 4;
+#pragma unroll
+    for (int s = 0; s < STEPS; ++s) {
+#pragma unroll
+        for (int h = 0; h < 2; ++h) {
+            words[s][h] = other ? loaded[s][2 + h] : loaded[s][h];
+            words[s][2 + h] = other ? loaded[s][h] : loaded[s][2 + h];
+        }
+    }
+}
+
+/* Starts the instructions of one stage with those rows, and commits them. */
+static __device__ inline void multiply_rows(wgmma_sum sum[WGMMA_SUMS], uint32_t words[STEPS][4],
+                                            operand_places places, uint32_t number)
+{
+    uint64_t columns = wgmma_advance_by(places.columns, number, sizeof(stage));
+#pragma unroll
+    for (int s = 0; s < STEPS; ++s) {
+        wgmma_a_registers(sum, words[s], wgmma_advance(columns, s * 32), 1);
+    }
+    wgmma_commit();
+}
+
+#else
 
 /* Starts the instructions of one stage, and commits them. */
 static __device__ inline void multiply_stage(wgmma_sum sum[WGMMA_SUMS], operand_places places,
@@ -355,8 +459,8 @@ static __device__ inline void multiply_stage(wgmma_sum sum[WGMMA_SUMS], operand_
 {
     const uint32_t rows_step = ROWS_ACROSS ? 16 * ROW_BYTES : 32;
     const uint32_t columns_step = COLUMNS_ACROSS ? 16 * ROW_BYTES : 32;
-    uint64_t rows = wgmma_advance(places.rows, number * (uint32_t)sizeof(stage));
-    uint64_t columns = wgmma_advance(places.columns, number * (uint32_t)sizeof(stage));
+    uint64_t rows = wgmma_advance_by(places.rows, number, sizeof(stage));
+    uint64_t columns = wgmma_advance_by(places.columns, number, sizeof(stage));
     /* Planes whose numbers have the largest sum come first: their products are the smallest. */
 #pragma unroll
     for (int both = PLANES - 1; both >= 0; --both) {
@@ -375,20 +479,29 @@ static __device__ inline void multiply_stage(wgmma_sum sum[WGMMA_SUMS], operand_
     wgmma_commit();
 }
 
+#endif
+
 /*
  * Tells the producers of all blocks of the cluster that this warpgroup is through with a stage. Instructions read stages
- * for all of its warps; factors each warp reads itself, and says so itself.
+ * for all of its warps; factors and rows that lie across each warp reads itself, and says so itself.
  */
-static __device__ inline void release(shared_memory *shared, uint32_t number)
+static __device__ inline void release(operand_places places, uint32_t number)
 {
-    uint32_t thread = threadIdx.x % WARPGROUP;
+    uint32_t thread = threadIdx.x % (WARPGROUP / RELEASES);
+    uint32_t empty = places.full + EMPTY_BEHIND_FULL + number * (uint32_t)sizeof(uint64_t);
     if (CLUSTER == 1) {
-        if (thread % (WARPGROUP / RELEASES) == 0) {
-            mbarrier_arrive(&shared->empty[number]);
+        if (thread == 0) {
+            mbarrier_arrive_address(empty);
         }
     } else if (thread < CLUSTER) {
-        mbarrier_arrive_at(&shared->empty[number], thread);
+        mbarrier_arrive_at(empty, thread);
     }
+}
+
+/* Waits until the stage that is next has come. */
+static __device__ inline void await_stage(operand_places places, position at)
+{
+    mbarrier_wait_address(places.full + at.stage * (uint32_t)sizeof(uint64_t), at.parity);
 }
 
 /* What a consumer has at hand. */
@@ -399,10 +512,51 @@ typedef struct consumer_state {
     position at;
     int number;
     uint32_t pieces; /* done so far */
+    int last;        /* with TURNS: whether this one is the block's last */
 #if LATE_WORDS > 0
     late_tile late;
 #endif
 } consumer_state;
+
+#if !MOVES_SUMS && !FETCHES_ROWS
+
+/*
+ * Consumers that multiply in turn wait for the one before until it has seen all of its stages come: who looked at them
+ * earlier could take a stage's last phase but one for its own, of the same parity.
+ */
+static __device__ inline void await_turn(const consumer_state *self)
+{
+    if (TURNS && self->pieces > 0) {
+        barrier_sync(1 + CONSUMERS + self->number, 2 * WARPGROUP);
+    }
+}
+static __device__ inline void hand_turn_on(const consumer_state *self)
+{
+    if (TURNS && !self->last) {
+        barrier_arrive(1 + CONSUMERS + (self->number + 1) % CONSUMERS, 2 * WARPGROUP);
+    }
+}
+
+/* Starts the instructions of the stage that is next, as soon as it is there. */
+static __device__ __forceinline__ void start_step(wgmma_sum sum[WGMMA_SUMS], const consumer_state *self)
+{
+    await_stage(self->places, self->at);
+    wgmma_fence();
+    multiply_stage(sum, self->places, self->at.stage, 1);
+}
+
+/* Waits for those of the stage before, if there is one, and goes on. */
+static __device__ __forceinline__ void end_step_before(consumer_state *self, uint32_t *before)
+{
+    wgmma_wait(1);
+    if (*before < STAGES) {
+        release(self->places, *before);
+    }
+    *before = self->at.stage;
+    step_on(&self->at);
+}
+
+#endif
 
 /*
  * Sums `steps` stages. Two groups of instructions are under way at a time: a stage is released when the one after
@@ -421,12 +575,12 @@ static __device__ __forceinline__ void sum_products(wgmma_sum sum[WGMMA_SUMS], c
 #endif
 #pragma unroll 1
     for (uint32_t step = 0; step < steps; ++step) {
-        mbarrier_wait(&self->shared->full[self->at.stage], self->at.parity);
+        await_stage(self->places, self->at);
 #if SCALED
         float factors[COLUMN_BLOCKS];
         if (read_factors(factors, self->shared->factors[self->at.stage], self->number)) {
             spoil(sum);
-            release(self->shared, self->at.stage);
+            release(self->places, self->at.stage);
             step_on(&self->at);
             break;
         }
@@ -436,7 +590,7 @@ static __device__ __forceinline__ void sum_products(wgmma_sum sum[WGMMA_SUMS], c
         multiply_stage(part, self->places, self->at.stage, 0);
         wgmma_wait(0);
         wgmma_hold(part);
-        release(self->shared, self->at.stage);
+        release(self->places, self->at.stage);
         step_on(&self->at);
 #if SCALED
 #pragma unroll
@@ -456,30 +610,85 @@ static __device__ __forceinline__ void sum_products(wgmma_sum sum[WGMMA_SUMS], c
         store_late(self->arguments, self->shared, &self->late, self->pieces - 1, self->number);
 #endif
     }
-#else
-    uint32_t before = self->at.stage;
+#elif FETCHES_ROWS
+    uint32_t loaded[STEPS][4];
     clear(sum);
     wgmma_hold(sum);
+    if (steps > 0) {
+        await_stage(self->places, self->at);
+        fetch_rows(loaded, &self->shared->stages[self->at.stage], self->number);
+    }
 #pragma unroll 1
-    for (uint32_t step = 0; step < steps; ++step) {
-        mbarrier_wait(&self->shared->full[self->at.stage], self->at.parity);
+    for (; steps > 0; --steps) {
+        uint32_t words[STEPS][4];
+        uint32_t stage = self->at.stage;
+        order_rows(words, loaded);
         wgmma_fence();
-        multiply_stage(sum, self->places, self->at.stage, 1);
+        multiply_rows(sum, words, self->places, stage);
+        step_on(&self->at);
 #if LATE_WORDS > 0
         store_late(self->arguments, self->shared, &self->late, self->pieces - 1, self->number);
 #endif
-        if (step > 0) {
-            wgmma_wait(1);
-            release(self->shared, before);
+        if (steps > 1) {
+            await_stage(self->places, self->at);
+            fetch_rows(loaded, &self->shared->stages[self->at.stage], self->number);
         }
-        before = self->at.stage;
-        step_on(&self->at);
+        wgmma_wait(0);
+        release(self->places, stage);
     }
+    wgmma_hold(sum);
+#else
+    uint32_t before = STAGES; /* none */
+    clear(sum);
+    wgmma_hold(sum);
+    await_turn(self);
+#if LATE_WORDS > 0
+#pragma unroll 1
+    for (; steps > 0 && self->late.left > 0; --steps) {
+        start_step(sum, self);
+        store_late(self->arguments, self->shared, &self->late, self->pieces - 1, self->number);
+        end_step_before(self, &before);
+    }
+#endif
+    /* What the tensor unit waits for where tiles are small: nothing else is in this loop. */
+#pragma unroll 1
+    for (; steps > 0; --steps) {
+        start_step(sum, self);
+        end_step_before(self, &before);
+    }
+    hand_turn_on(self);
     wgmma_wait(0);
     wgmma_hold(sum);
-    if (steps > 0) {
-        release(self->shared, before);
+    if (before < STAGES) {
+        release(self->places, before);
     }
+#endif
+}
+
+/* Whether a piece is all of its tile's steps. */
+static __device__ inline int is_whole(const piece *work)
+{
+    return !STREAM || (work->first == 0 && !work->goes_on);
+}
+
+/* Whether no results of the tile before wait to be stored. */
+static __device__ inline int nothing_is_late(const consumer_state *self)
+{
+#if LATE_WORDS > 0
+    return self->late.left == 0;
+#else
+    (void)self;
+    return 1;
+#endif
+}
+
+/* The 32 bits of a sum. */
+static __device__ inline float sum_as_float(wgmma_sum sum)
+{
+#if ELEMENT == ELEMENT_S8
+    return __int_as_float(sum);
+#else
+    return sum;
 #endif
 }
 
@@ -505,9 +714,19 @@ static __device__ inline void consume(const tensor_gemm_arguments *arguments, sh
     int late = places_hold && result_bytes(gemm) > 1;
     self.late.left = 0;
 #endif
+    /* Bytes of a result where the last tile is stored without more ado; 0: where there is more to do. */
+    int express = PLANES == 1 && plain && places_hold && arguments->d_by_map ? result_bytes(gemm) : 0;
+    express = express == 1 || (ELEMENT == ELEMENT_S8 && express == 2) ? 0 : express;
+#if ELEMENT == ELEMENT_S8
+    express = gemm->partials || gemm->epilogue.result_type == ELEMENT_S32 ? express : 0;
+#endif
     walk way = walk_begin(arguments, reads);
     piece work;
     for (; walk_on(arguments, &way, &work, reads); ++self.pieces) {
+        if (TURNS && self.pieces % CONSUMERS != (uint32_t)consumer) {
+            step_over(&self.at, work.count);
+            continue;
+        }
         wgmma_sum sum[WGMMA_SUMS];
         float value[WGMMA_SUMS];
 #if PLANES > 2
@@ -515,10 +734,24 @@ static __device__ inline void consume(const tensor_gemm_arguments *arguments, sh
             work.count = 0;
         }
 #endif
+        self.last = TURNS && walk_is_over(arguments, &way);
         sum_products(sum, &self, work.count);
         int last = walk_is_over(arguments, &way);
-        if (CLUSTER > 1 && last) {
+        if (CLUSTER > 1 && last && !TURNS) {
             cluster_arrive();
+        }
+        if (__builtin_expect(last && express && is_whole(&work) && nothing_is_late(&self), 1)) {
+            place here = part_of_consumer(shared->places[self.pieces % PLACES], consumer);
+#pragma unroll
+            for (int i = 0; i < WGMMA_SUMS; ++i) {
+                value[i] = sum_as_float(sum[i]);
+            }
+            if (express == 2) {
+                store_last(arguments, shared, here, value, 2, consumer);
+            } else {
+                store_last(arguments, shared, here, value, 4, consumer);
+            }
+            break;
         }
 #if LATE_WORDS > 0
         store_rest(arguments, shared, &self.late, self.pieces - 1, consumer);
@@ -562,7 +795,7 @@ static __device__ inline void consume(const tensor_gemm_arguments *arguments, sh
             store_tile(at, arguments, shared, &tile, value, consumer, 0, 0);
         }
     }
-    if (CLUSTER > 1 && self.pieces == 0) {
+    if (CLUSTER > 1 && (self.pieces == 0 || TURNS)) {
         cluster_arrive();
     }
     if (threadIdx.x % STORERS == 0) {
@@ -611,7 +844,7 @@ static __device__ inline void make_barriers(const tensor_gemm_arguments *argumen
         for (int s = 0; s < STAGES; ++s) {
             /* Who loads arrives, and who writes factors. */
             mbarrier_init(&shared->full[s], SCALED ? 1 + BLOCKS_OF_TILE : 1);
-            mbarrier_init(&shared->empty[s], CONSUMERS * CLUSTER * RELEASES);
+            mbarrier_init(&shared->empty[s], CONSUMERS_OF_TILE * CLUSTER * RELEASES);
         }
         mbarrier_init_fence();
         tensor_map_prefetch(&arguments->a);
@@ -649,8 +882,9 @@ KERNEL __launch_bounds__(THREADS_X, 1) KERNEL_CLUSTER
         }
         if (warp == 0) {
             int reads = reads_operands(&arguments.gemm);
-            if (!is_refused(&arguments.gemm) && (SCALED || threadIdx.x == 0)) {
-                produce(&arguments, shared, block_rank(), reads);
+            uint32_t base = keep(shared_address(shared));
+            if (!is_refused(&arguments.gemm) && (WARP_GOES_ALONG || threadIdx.x == 0)) {
+                produce(&arguments, shared, base, block_rank(), reads);
             }
             __syncwarp();
         }

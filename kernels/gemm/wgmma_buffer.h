@@ -219,6 +219,20 @@ static __device__ __forceinline__ edges edges_of(const char *first, int bytes)
     return edges;
 }
 
+/* Stores what of a buffer lies inside, `length` bytes of each column, all of which lie at 16 bytes. */
+static __device__ __forceinline__ void copy_aligned(int index, const unsigned char *buffer, char *first,
+                                                    int64_t ld_bytes, int columns, int length)
+{
+#pragma unroll
+    for (int row = 0; row < BUFFER_ROWS; row += STORERS / 8) {
+        int column = row + index / 8;
+        if (column < columns && index % 8 * 16 < length) {
+            *(uint4 *)(first + column * ld_bytes + index % 8 * 16) =
+                *(const uint4 *)(buffer + piece_at(column, index % 8));
+        }
+    }
+}
+
 /*
  * Stores a buffer, whose first element is (m, n) of the tile and which holds `width` elements along m. Columns may
  * begin anywhere:
@@ -240,14 +254,7 @@ static __device__ __forceinline__ void copy_out(standing at, const unsigned char
     }
     int index = STORERS == 32 ? at.lane : at.thread;
     if (((uintptr_t)first | (uint64_t)to->ld_bytes | (uint64_t)length) % 16 == 0) {
-#pragma unroll
-        for (int row = 0; row < BUFFER_ROWS; row += STORERS / 8) {
-            int column = row + index / 8;
-            if (column < columns && index % 8 * 16 < length) {
-                *(uint4 *)(first + column * to->ld_bytes + index % 8 * 16) =
-                    *(const uint4 *)(buffer + piece_at(column, index % 8));
-            }
-        }
+        copy_aligned(index, buffer, first, to->ld_bytes, columns, length);
         return;
     }
     if (bytes == 4) {

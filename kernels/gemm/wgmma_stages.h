@@ -29,4 +29,12 @@ static __device__ inline void step_on(position *at)
     }
 }
 
+/* Goes by stages that are another's. */
+static __device__ inline void step_over(position *at, uint32_t count)
+{
+    uint32_t stage = at->stage + count;
+    at->parity ^= stage / STAGES & 1;
+    at->stage = stage % STAGES;
+}
+
 #endif

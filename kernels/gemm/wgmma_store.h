@@ -47,7 +47,7 @@ static __device__ __forceinline__ unsigned char *buffer_of(standing at, shared_m
     if (last) {
         const int of_plane = 64 * K_BYTES / BUFFER_BYTES; /* buffers in the consumer's rows of a plane */
         int buffer = STORERS == 32 ? at.warp : 0;
-        return shared->stages[number % STAGES].rows[buffer / of_plane] + consumer * 64 * K_BYTES +
+        return shared->stages[number % STAGES].rows[buffer / of_plane] + FIRST_ROW(consumer) * K_BYTES +
                buffer % of_plane * BUFFER_BYTES;
     }
     return shared->buffers[STORERS == 32 ? 4 * consumer + at.warp : consumer][number % BUFFERS];
@@ -260,6 +260,43 @@ static __device__ inline void store_rest(const tensor_gemm_arguments *arguments,
 #endif
 
 /* ---- Storing at once ---- */
+
+/*
+ * Stores a block's last tile where its sums are D's values and the engine knows D, through the stages: what is left to do
+ * of most products when the last instruction has ended. It stands behind their loop and does nothing else, for it is run
+ * once, and code that has to be fetched first takes longer than its instructions.
+ */
+static __device__ __forceinline__ void store_last(const tensor_gemm_arguments *arguments,
+                                                  shared_memory *shared, place here,
+                                                  const float value[WGMMA_SUMS], int bytes, int consumer)
+{
+    int32_t type = arguments->gemm.epilogue.result_type;
+    standing at = standing_of_thread();
+    place_of_tile tile = place_of_storers(&arguments->gemm, here, at);
+    meet(consumer); /* the stages were every warp's to read */
+#pragma unroll
+    for (int number = 0; number < PIECE_COUNT(bytes); ++number) {
+        const int m = piece_m(number, bytes);
+        const int width = piece_width(m, bytes);
+        unsigned char *buffer = buffer_of(at, shared, consumer, number % STAGES, 1);
+        if (number >= STAGES) {
+            await_buffers(at, consumer);
+        }
+        fill(at, buffer, value, number, bytes, type);
+        if (width == ROW_BYTES / bytes) {
+            fence_async_shared();
+            meet_storers(consumer);
+            send(at, arguments, buffer, &tile, m, piece_n(number, bytes));
+        } else {
+            destination to = destination_of(&arguments->gemm, &tile, bytes);
+            int rows = to.rows - m < width ? to.rows - m : width;
+            int n = piece_n(number, bytes);
+            meet_storers(consumer);
+            copy_aligned(STORERS == 32 ? at.lane : at.thread, buffer, to.first + m * bytes + n * to.ld_bytes,
+                         to.ld_bytes, to.columns - n, rows * bytes);
+        }
+    }
+}
 
 /* Stores the consumer's share of a tile; with but_late without the results that will be kept. Constants. */
 static __device__ __forceinline__ void store_tile(standing at, const tensor_gemm_arguments *arguments,

@@ -132,8 +132,8 @@ static __device__ inline place place_of_piece(const tensor_gemm_arguments *argum
 /* The same for a consumer. */
 static __device__ inline place part_of_consumer(place here, int consumer)
 {
-    here.row += SWAPPED ? 0 : consumer * 64;
-    here.column += SWAPPED ? consumer * 64 : 0;
+    here.row += SWAPPED ? 0 : FIRST_ROW(consumer);
+    here.column += SWAPPED ? FIRST_ROW(consumer) : 0;
     return here;
 }
 

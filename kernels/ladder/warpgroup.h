@@ -43,12 +43,13 @@ static __device__ inline void order_tiles(stage *to, uint64_t *barrier,
                                           const tensor_gemm_arguments *arguments, block_share share, int tile)
 {
     int k = tile * TILE_K;
-    mbarrier_arrive_expect(barrier, sizeof(stage));
+    mbarrier_arrive_expect(shared_address(barrier), sizeof(stage));
 #pragma unroll
     for (int box = 0; box < TILE_M / BOX; ++box) {
-        tensor_load(to->a[box], &arguments->a, barrier, (int)share.row + box * BOX, k, 0);
+        tensor_load(shared_address(to->a[box]), &arguments->a, shared_address(barrier),
+                    (int)share.row + box * BOX, k, 0);
     }
-    tensor_load(to->b, &arguments->b, barrier, k, (int)share.column, 0);
+    tensor_load(shared_address(to->b), &arguments->b, shared_address(barrier), k, (int)share.column, 0);
 }
 
 /*

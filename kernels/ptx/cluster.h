@@ -61,6 +61,25 @@ static __device__ inline uint32_t forget(uint32_t number)
     return number;
 }
 
+/*
+ * The same number, which all lanes of the warp have, kept in a register from here on: what comes out of a shuffle is not
+ * worked out anew where it is used, as addresses of shared memory else are.
+ */
+static __device__ inline uint32_t keep(uint32_t number) { return __shfl_sync(0xffffffffu, number, 0); }
+
+/* 1 for one lane of the warp, all of which ask: the compiler then knows that it is one (PTX ISA, "elect.sync"). */
+static __device__ inline int is_elected(void)
+{
+    uint32_t elected;
+    asm volatile("{\n"
+                 ".reg .pred p;\n"
+                 "elect.sync _|p, 0xffffffff;\n"
+                 "selp.u32 %0, 1, 0, p;\n"
+                 "}"
+                 : "=r"(elected));
+    return (int)elected;
+}
+
 /* Has a value in a register, though nothing is done with it. */
 static __device__ inline void touch(uint32_t value) { asm volatile("" ::"r"(value)); }
 

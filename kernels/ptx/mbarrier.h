@@ -24,27 +24,31 @@ static __device__ inline void mbarrier_init_fence(void)
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
 
+/* Of a barrier at that address of shared memory, where it is known. */
+static __device__ inline void mbarrier_arrive_address(uint32_t barrier)
+{
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
+}
 static __device__ inline void mbarrier_arrive(uint64_t *barrier)
 {
-    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
+    mbarrier_arrive_address(shared_address(barrier));
 }
 
 /* Arrives, and announces bytes that copies will bring in this phase. */
-static __device__ inline void mbarrier_arrive_expect(uint64_t *barrier, uint32_t bytes)
+static __device__ inline void mbarrier_arrive_expect(uint32_t barrier, uint32_t bytes)
 {
-    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)),
-                 "r"(bytes)
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
                  : "memory");
 }
 
-/* Arrives at the same barrier of block number `rank` of the cluster. It says nothing of what this thread wrote. */
-static __device__ inline void mbarrier_arrive_at(uint64_t *barrier, uint32_t rank)
+/* Arrives at the barrier at the same address of block number `rank` of the cluster. It says nothing of what this thread wrote. */
+static __device__ inline void mbarrier_arrive_at(uint32_t barrier, uint32_t rank)
 {
     asm volatile("{\n"
                  ".reg .b32 remote;\n"
                  "mapa.shared::cluster.u32 remote, %0, %1;\n"
                  "mbarrier.arrive.shared::cluster.b64 _, [remote];\n"
-                 "}" ::"r"(shared_address(barrier)),
+                 "}" ::"r"(barrier),
                  "r"(rank)
                  : "memory");
 }
@@ -53,16 +57,20 @@ static __device__ inline void mbarrier_arrive_at(uint64_t *barrier, uint32_t ran
  * Waits until the phase of that parity is over. The loop is in the assembly: to the compiler's eyes all lanes leave
  * it together, which it has to believe of the code around wgmma.
  */
-static __device__ inline void mbarrier_wait(uint64_t *barrier, uint32_t parity)
+static __device__ inline void mbarrier_wait_address(uint32_t barrier, uint32_t parity)
 {
     asm volatile("{\n"
                  ".reg .pred over;\n"
                  "again:\n"
                  "mbarrier.try_wait.parity.shared::cta.b64 over, [%0], %1;\n"
                  "@!over bra again;\n"
-                 "}" ::"r"(shared_address(barrier)),
+                 "}" ::"r"(barrier),
                  "r"(parity)
                  : "memory");
+}
+static __device__ inline void mbarrier_wait(uint64_t *barrier, uint32_t parity)
+{
+    mbarrier_wait_address(shared_address(barrier), parity);
 }
 
 #endif

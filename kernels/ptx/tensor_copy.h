@@ -16,24 +16,24 @@ static __device__ inline void tensor_map_prefetch(const tensor_map *map)
     asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
 }
 
-/* Loads a box; its bytes are counted at the barrier. */
-static __device__ inline void tensor_load(void *to_shared, const tensor_map *map, uint64_t *barrier, int x,
-                                          int y, int z)
+/* Loads a box; its bytes are counted at the barrier. Of both the address in shared memory is given. */
+static __device__ inline void tensor_load(uint32_t to, const tensor_map *map, uint32_t barrier, int x, int y,
+                                          int z)
 {
     asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
-                 "[%0], [%1, {%3, %4, %5}], [%2];" ::"r"(shared_address(to_shared)),
-                 "l"(map), "r"(shared_address(barrier)), "r"(x), "r"(y), "r"(z)
+                 "[%0], [%1, {%3, %4, %5}], [%2];" ::"r"(to),
+                 "l"(map), "r"(barrier), "r"(x), "r"(y), "r"(z)
                  : "memory");
 }
 
 /* Loads a box into the same place of each block of the cluster whose bit is set, counted at each one's barrier. */
-static __device__ inline void tensor_load_multicast(void *to_shared, const tensor_map *map, uint64_t *barrier,
+static __device__ inline void tensor_load_multicast(uint32_t to, const tensor_map *map, uint32_t barrier,
                                                     uint16_t blocks, int x, int y, int z)
 {
     asm volatile(
         "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster "
-        "[%0], [%1, {%4, %5, %6}], [%2], %3;" ::"r"(shared_address(to_shared)),
-        "l"(map), "r"(shared_address(barrier)), "h"(blocks), "r"(x), "r"(y), "r"(z)
+        "[%0], [%1, {%4, %5, %6}], [%2], %3;" ::"r"(to),
+        "l"(map), "r"(barrier), "h"(blocks), "r"(x), "r"(y), "r"(z)
         : "memory");
 }
 

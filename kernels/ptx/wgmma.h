@@ -303,10 +303,20 @@ static __device__ inline uint64_t wgmma_descriptor_64(const void *shared, uint32
            (uint64_t)2 << 62;
 }
 
-/* The descriptor of what lies so many bytes further. */
+/* Either with another low half, which says where the operand lies; the high half says how. */
+static __device__ inline uint64_t wgmma_with_low(uint64_t descriptor, uint32_t low)
+{
+    return (descriptor & 0xffffffff00000000u) | low;
+}
+
+/* The descriptor of what lies so many bytes further, or number times so many. Nothing is carried into the high half. */
 static __device__ inline uint64_t wgmma_advance(uint64_t descriptor, uint32_t bytes)
 {
-    return descriptor + (bytes >> 4);
+    return wgmma_with_low(descriptor, (uint32_t)descriptor + (bytes >> 4));
+}
+static __device__ inline uint64_t wgmma_advance_by(uint64_t descriptor, uint32_t number, uint32_t bytes)
+{
+    return wgmma_with_low(descriptor, (uint32_t)descriptor + number * (bytes >> 4));
 }
 
 /* sum += A * B, or sum = A * B where accumulate is 0. */

@@ -10,7 +10,6 @@
 #include "status.h"
 
 #define ROW_BYTES 128  /* of a box under the 128-byte swizzle */
-#define ACROSS 64      /* elements of such a row of 16-bit elements */
 #define BUFFER_ROWS 64 /* columns of D in a buffer, at most: see kernels/gemm/wgmma.cu */
 #define BUFFER_ROWS_SWAPPED 16
 #define MAP_ALIGNMENT 16 /* of addresses and strides */
@@ -67,8 +66,8 @@ static carat_status make_map(struct cuda_device *device, const struct boxed *mat
 }
 
 /*
- * An operand: boxes of TILE_K elements of k, which are 128 bytes or 64, by `wide` rows where it runs along k, else of 64
- * elements by TILE_K. Each plane is a problem of the map.
+ * An operand: boxes of TILE_K elements of k, which are 128 bytes or 64, by `wide` rows where it runs along k, else of 128
+ * bytes by TILE_K. Each plane is a problem of the map.
  */
 static struct boxed operand_of(const struct kernel *kernel, const void *address, struct extent extent,
                                carat_type type, bool along_k, int64_t wide)
@@ -79,7 +78,7 @@ static struct boxed operand_of(const struct kernel *kernel, const void *address,
         .extent = extent,
         .type = type,
         .rounded = type == CARAT_F32,
-        .box_rows = along_k ? kernel->tile_k : ACROSS,
+        .box_rows = along_k ? kernel->tile_k : ROW_BYTES / (int64_t)extent.element_bytes,
         .box_columns = along_k ? wide : kernel->tile_k,
         .swizzle = narrow ? CU_TENSOR_MAP_SWIZZLE_64B : CU_TENSOR_MAP_SWIZZLE_128B,
     };

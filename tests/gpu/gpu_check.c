@@ -213,6 +213,36 @@ static bool make_row(int64_t index, void *what, struct trial *trial)
     return false;
 }
 
+/* A batch so large that blocks which stay have several tiles each, all of them small: of every problem one. */
+#define MANY_PROBLEMS 300
+
+static bool make_many(int64_t index, const struct kernel *row, struct trial *trial)
+{
+    struct random random = random_of(row - carat_catalog, index);
+    int64_t unit = trial_unit(row);
+    for (int attempt = 0; attempt < 100; attempt++) {
+        *trial = trial_of_row(&random, row);
+        carat_gemm_problem *p = &trial->problem;
+        p->m = up_to(random_between(&random, 1, 8), unit);
+        p->n = up_to(random_between(&random, 1, 8), unit);
+        p->k = up_to(tailed(&random, index * 5, row->tile_k, 4) + (row->planes + row->splits > 0 ? 95 : 0),
+                     unit);
+        trial_random_placing(&random, trial);
+        if (row->epilogue && random_one_in(&random, 2)) {
+            trial_random_epilogue(&random, trial);
+        }
+        trial_batch(trial, MANY_PROBLEMS, 0);
+        trial_align(trial, unit);
+        trial->shift_a = up_to(trial->shift_a, unit);
+        trial->shift_b = up_to(trial->shift_b, unit);
+        trial->way = row->planes > 0 ? WAY_ANY : WAY_ROW;
+        if (row_does(trial)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* Rungs of the ladder take column-major matrices without a transpose, one problem. */
 static bool make_rung(int64_t index, void *what, struct trial *trial)
 {
@@ -231,10 +261,14 @@ static bool make_rung(int64_t index, void *what, struct trial *trial)
     return true;
 }
 
-/* Trials of a row: so many of any kind, then, where its clusters may share tiles, some where they do. */
+/*
+ * Trials of a row: so many of any kind, then, where its blocks stay for several tiles, some of many problems, and where its
+ * clusters may share tiles, some where they do.
+ */
 struct of_row {
     const struct kernel *row;
     int64_t any;
+    int64_t many;
 };
 
 static bool make_of_row(int64_t index, void *what, struct trial *trial)
@@ -243,6 +277,9 @@ static bool make_of_row(int64_t index, void *what, struct trial *trial)
     if (index < of->any) {
         trial_maker *make = of->row->operation == OPERATION_LADDER ? make_rung : make_row;
         return make(index, (void *)(uintptr_t)of->row, trial);
+    }
+    if (index < of->any + of->many) {
+        return make_many(index, of->row, trial);
     }
     struct random random = random_of(of->row - carat_catalog, index);
     return shared_trial(&random, of->row, &device->traits, option.reduced ? SHARED_LEAST : SHARED_MOST,
@@ -263,13 +300,15 @@ static void check_row(const struct kernel *row)
     if (option.reduced || rung) {
         count = cases(48, 3);
     }
-    struct of_row of = {row, count};
+    bool stays = !rung && (row->tensor_maps || row->consumers > 0);
+    struct of_row of = {row, count, stays ? cases(6, 1) : 0};
+    int64_t whole = of.any + of.many;
     struct trial first;
-    if (row->stream && !make_of_row(count, &of, &first)) {
+    if (row->stream && !make_of_row(whole, &of, &first)) {
         failed("%s: no trial was to be had whose tiles its clusters share", row->name);
     }
     int failed_before = group.failed;
-    group = try_all(make_of_row, &of, count + (row->stream ? cases(8, 1) : 0), cases(2, 1));
+    group = try_all(make_of_row, &of, whole + (row->stream ? cases(8, 1) : 0), cases(2, 1));
     group.failed += failed_before;
     if (group.passed + group.failed + group.left_out == 0 && option.number < 0) {
         failed("%s: no trial was to be had that it does: %s", row->name, carat_last_message());
