@@ -27,6 +27,7 @@
  */
 #define LEAST_TIMED 5
 #define MOST_TIMED_PARTS 64 /* more are too many numbers to time each */
+#define GUESSED 1.3         /* so much longer than it is foreseen such a way may take all the same */
 
 /* ---- One way ---- */
 
@@ -127,6 +128,12 @@ bool share_tiles(const struct search *search, struct candidate *candidate)
 
 /* ---- All of them ---- */
 
+/* What a way has to show for itself among those that were timed of the very problem. */
+static double sure_cycles(const struct candidate *candidate)
+{
+    return candidate->timed ? candidate->cycles : candidate->cycles * GUESSED;
+}
+
 static void consider(struct search *search, const struct candidate *candidate)
 {
     if (search->visitor) {
@@ -138,7 +145,8 @@ static void consider(struct search *search, const struct candidate *candidate)
     search->timed += candidate->timed;
     /* What no survey comes to, and rows that are younger than the table. */
     bool competes = candidate->timed || candidate->parts > MOST_TIMED_PARTS || !candidate->surveyed;
-    if (competes && (!search->best_timed.kernel || candidate->cycles < search->best_timed.cycles)) {
+    if (competes &&
+        (!search->best_timed.kernel || sure_cycles(candidate) < sure_cycles(&search->best_timed))) {
         search->best_timed = *candidate;
     }
 }
