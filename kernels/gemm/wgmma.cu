@@ -165,7 +165,8 @@
 /*
  * Registers in which results wait to be stored while the next tile is multiplied: half as many as the tile has sums are
  * to spare (a few more where the width is no multiple of 64), for all of its 16-bit results or the last of its 32-bit
- * ones: pieces of 64 16-bit results along m, or of 32. Not where moved sums or fetched rows take the registers.
+ * ones: pieces of 64 16-bit results along m, or of 32. Not where moved sums or fetched rows take the registers, nor where
+ * another consumer multiplies meanwhile.
  */
 #if SWAPPED && TILE_M >= 64 && !TURNS && !(MOVES_SUMS && TILE_M > 160) && !(FETCHES_ROWS && TILE_M > 192)
 #define LATE_PIECES ((WGMMA_N + 63) / 64)
@@ -190,7 +191,7 @@ static_assert(PLANES == 1 || (SWAPPED && sizeof(element) == 2),
 static_assert(!SCALED || (WGMMA_N % BLOCK_SIDE == 0 && CLUSTER == 1 && BLOCKS_OF_TILE <= FACTORS),
               "scaled blocks lie in one tile each");
 static_assert(TILE_ROWS == 64 * CONSUMERS_OF_TILE, "a consumer has 64 rows");
-#if TURNS && (STREAM || PLANES > 1 || MOVES_SUMS || CONSUMERS < 2)
+#if TURNS && (STREAM || PLANES > 1 || MOVES_SUMS || FETCHES_ROWS || CONSUMERS < 2)
 #error "whole tiles alone are taken in turn, of sums that stay where they are"
 #endif
 static_assert(THREADS_X == WARPGROUP * (CONSUMERS + 1), "one more warpgroup for the producer");
@@ -223,7 +224,8 @@ static_assert(__builtin_offsetof(shared_memory, stages) == 0 &&
                   __builtin_offsetof(stage, columns) == PLANES * ROWS_BYTES,
               "places in shared memory are worked out as numbers");
 static_assert(SWAPPED || WGMMA_N % BUFFER_ROWS == 0, "columns of D fill whole buffers");
-static_assert(STAGES + 2 + (LATE_WORDS > 0) <= PLACES, "the producer is so many pieces ahead at most");
+static_assert(STAGES + 2 + (LATE_WORDS > 0) + (TURNS ? CONSUMERS - 1 : 0) <= PLACES,
+              "the producer is so many pieces ahead at most");
 static_assert(sizeof(shared_memory) == SHARED_BYTES, "the row says how much shared memory a block takes");
 
 /*
@@ -715,7 +717,8 @@ static __device__ inline void consume(const tensor_gemm_arguments *arguments, sh
     self.late.left = 0;
 #endif
     /* Bytes of a result where the last tile is stored without more ado; 0: where there is more to do. */
-    int express = PLANES == 1 && plain && places_hold && arguments->d_by_map ? result_bytes(gemm) : 0;
+    int express =
+        PLANES == 1 && !TURNS && plain && places_hold && arguments->d_by_map ? result_bytes(gemm) : 0;
     express = express == 1 || (ELEMENT == ELEMENT_S8 && express == 2) ? 0 : express;
 #if ELEMENT == ELEMENT_S8
     express = gemm->partials || gemm->epilogue.result_type == ELEMENT_S32 ? express : 0;
@@ -751,6 +754,7 @@ static __device__ inline void consume(const tensor_gemm_arguments *arguments, sh
             } else {
                 store_last(arguments, shared, here, value, 4, consumer);
             }
+            ++self.pieces; /* or who has had this one alone would arrive once more */
             break;
         }
 #if LATE_WORDS > 0
@@ -789,7 +793,8 @@ static __device__ inline void consume(const tensor_gemm_arguments *arguments, sh
             continue;
         }
 #endif
-        if (last) {
+        /* Consumers that take turns have their stages in common: another may be multiplying out of them yet. */
+        if (last && !TURNS) {
             store_tile(at, arguments, shared, &tile, value, consumer, 0, 1);
         } else {
             store_tile(at, arguments, shared, &tile, value, consumer, 0, 0);
