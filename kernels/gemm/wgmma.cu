@@ -541,6 +541,7 @@ typedef struct consumer_state {
 #define BYTES_SHIFT 16
 #define PLACES_COME (1u << 20)
 #define READS (1u << 21)
+#define EXPRESS (1u << 22) /* the last tile is stored without more ado, see consume() */
 
 static __device__ inline int bytes_of_result(const consumer_state *self)
 {
@@ -638,6 +639,60 @@ static __device__ __forceinline__ void end_step_before(consumer_state *self, uin
 
 #endif
 
+#if MOVES_SUMS
+
+/* What a stage's sums are moved to. */
+typedef struct moved_sums {
+#if COMPENSATES
+    int compensates;
+    wgmma_sum excess[WGMMA_SUMS]; /* what sum has more than was added to it */
+#else
+    int unused;
+#endif
+} moved_sums;
+
+/* Multiplies the stage that is next, and moves its sums; 0: the tile is left alone, and no stage of it follows. */
+static __device__ __forceinline__ int move_step(wgmma_sum sum[WGMMA_SUMS], moved_sums *moved,
+                                                consumer_state *self)
+{
+    wgmma_sum part[WGMMA_SUMS];
+    (void)moved;
+    await_stage(self->places, self->at);
+#if SCALED
+    float factors[COLUMN_BLOCKS];
+    if (read_factors(factors, self->shared->factors[self->at.stage], self->number)) {
+        spoil(sum);
+        release(self->places, self->at.stage);
+        step_on(&self->at);
+        return 0;
+    }
+#endif
+    wgmma_hold(part);
+    wgmma_fence();
+    multiply_stage(part, self->places, self->at.stage, 0);
+    wgmma_wait(0);
+    wgmma_hold(part);
+    release(self->places, self->at.stage);
+    step_on(&self->at);
+#if SCALED
+#pragma unroll
+    for (int i = 0; i < WGMMA_SUMS; ++i) {
+        sum[i] = fmaf(part[i], factors[i / (BLOCK_SIDE / 2)], sum[i]);
+    }
+#elif COMPENSATES
+    if (moved->compensates) {
+        add_compensated(sum, moved->excess, part);
+    } else {
+        add(sum, part);
+    }
+#else
+    add(sum, part);
+#endif
+    return 1;
+}
+
+#endif
+
 /*
  * Sums `steps` stages. Two groups of instructions are under way at a time: a stage is released when the one after
  * it has been started. Meanwhile the last tile is stored, and what is left of that in the end.
@@ -646,51 +701,22 @@ static __device__ __forceinline__ void sum_products(wgmma_sum sum[WGMMA_SUMS], c
                                                     uint32_t steps)
 {
 #if MOVES_SUMS
-    wgmma_sum part[WGMMA_SUMS];
+    moved_sums moved;
     clear(sum);
 #if COMPENSATES
-    int compensates = self->arguments->gemm.verdict.long_k;
-    wgmma_sum excess[WGMMA_SUMS]; /* what sum has more than was added to it */
-    clear(excess);
+    moved.compensates = self->arguments->gemm.verdict.long_k;
+    clear(moved.excess);
 #endif
 #pragma unroll 1
-    while (steps > 0 || self->waits > 0) {
+    while (self->waits > 0) {
         if (steps > 0) {
-            await_stage(self->places, self->at);
-#if SCALED
-            float factors[COLUMN_BLOCKS];
-            if (read_factors(factors, self->shared->factors[self->at.stage], self->number)) {
-                spoil(sum);
-                release(self->places, self->at.stage);
-                step_on(&self->at);
-                steps = 0;
-                continue;
-            }
-#endif
-            wgmma_hold(part);
-            wgmma_fence();
-            multiply_stage(part, self->places, self->at.stage, 0);
-            wgmma_wait(0);
-            wgmma_hold(part);
-            release(self->places, self->at.stage);
-            step_on(&self->at);
-#if SCALED
-#pragma unroll
-            for (int i = 0; i < WGMMA_SUMS; ++i) {
-                sum[i] = fmaf(part[i], factors[i / (BLOCK_SIDE / 2)], sum[i]);
-            }
-#elif COMPENSATES
-            if (compensates) {
-                add_compensated(sum, excess, part);
-            } else {
-                add(sum, part);
-            }
-#else
-            add(sum, part);
-#endif
-            --steps;
+            steps = move_step(sum, &moved, self) ? steps - 1 : 0;
         }
         do_what_waits(self);
+    }
+#pragma unroll 1
+    while (steps > 0) {
+        steps = move_step(sum, &moved, self) ? steps - 1 : 0;
     }
 #elif FETCHES_ROWS
     uint32_t loaded[STEPS][4] = {{0}}; /* or ptxas spills one of them */
@@ -760,6 +786,20 @@ static __device__ inline int goes_through_stages(const consumer_state *self, int
     return !TURNS && last && self->arguments->d_by_map && bytes_of_result(self) > 1;
 }
 
+/* Stores a block's last tile so. */
+static __device__ __forceinline__ void store_through_stages(const consumer_state *self, standing at,
+                                                            place here, const float value[WGMMA_SUMS])
+{
+    place_of_tile tile = place_of_storers(&self->arguments->gemm, here, at);
+#if STORES_16
+    if (bytes_of_result(self) == 2) {
+        store_last(at, self->arguments, self->shared, &tile, value, 2, self->number);
+        return;
+    }
+#endif
+    store_last(at, self->arguments, self->shared, &tile, value, 4, self->number);
+}
+
 /*
  * Stores the consumer's share of a tile. The block's last goes through the stages; of others, where registers are to spare,
  * the last results wait in them.
@@ -772,13 +812,7 @@ static __device__ __forceinline__ void store_tile(consumer_state *self, standing
     int bytes = bytes_of_result(self);
     place_of_tile tile = place_of_storers(gemm, here, at);
     if (goes_through_stages(self, last)) {
-#if STORES_16
-        if (bytes == 2) {
-            store_last(at, arguments, self->shared, &tile, value, 2, self->number);
-            return;
-        }
-#endif
-        store_last(at, arguments, self->shared, &tile, value, 4, self->number);
+        store_through_stages(self, at, here, value);
         return;
     }
 #if LATE_WORDS > 0
@@ -796,6 +830,34 @@ static __device__ __forceinline__ void store_tile(consumer_state *self, standing
     store_pieces(at, arguments, self->shared, &tile, value, bytes, count, self->number);
 }
 
+/* Whether a piece is all of its tile's steps. */
+static __device__ inline int is_whole(const piece *work)
+{
+    return !STREAM || (work->first == 0 && !work->goes_on);
+}
+
+/* Whether sums are D's values as they are, and go through the stages where the tile is the block's last. */
+static __device__ inline int goes_express(const consumer_state *self)
+{
+#if ELEMENT == ELEMENT_S8
+    const gemm_arguments *gemm = &self->arguments->gemm;
+    if (!gemm->partials && gemm->epilogue.result_type != ELEMENT_S32) {
+        return 0;
+    }
+#endif
+    return PLANES == 1 && (self->todo & ALL_TODO) == 0 && goes_through_stages(self, 1);
+}
+
+/* The 32 bits of a sum. */
+static __device__ inline float sum_as_float(wgmma_sum sum)
+{
+#if ELEMENT == ELEMENT_S8
+    return __int_as_float(sum);
+#else
+    return sum;
+#endif
+}
+
 static __device__ inline void consume(const tensor_gemm_arguments *arguments, shared_memory *shared,
                                       int consumer, int reads)
 {
@@ -810,10 +872,11 @@ static __device__ inline void consume(const tensor_gemm_arguments *arguments, sh
     self.pieces = 0;
     self.todo = keep(todo_of(gemm) | (uint32_t)result_bytes(gemm) << BYTES_SHIFT |
                      (places_come(gemm, reads) ? PLACES_COME : 0) | (reads ? READS : 0));
+    self.todo = keep(self.todo | (goes_express(&self) ? EXPRESS : 0));
     self.waits = 0;
     walk way = walk_begin(arguments, reads);
     piece work;
-    for (;; self.pieces = keep(self.pieces + 1)) { /* else ptxas counts in memory */
+    for (;; ++self.pieces) {
         int more = walk_on(arguments, &way, &work, (self.todo & READS) != 0);
         if (!more && self.waits == 0) {
             break;
@@ -845,6 +908,21 @@ static __device__ inline void consume(const tensor_gemm_arguments *arguments, sh
 #endif
         if (CLUSTER > 1 && last && !TURNS) {
             cluster_arrive();
+        }
+        /*
+         * What is left to do of most products stands right behind their loop, and once more below: it is run once, and code
+         * that has to be fetched first takes longer than its instructions.
+         */
+        if (__builtin_expect(last && (self.todo & EXPRESS) && is_whole(&work), 1)) {
+            meet(consumer);
+#pragma unroll
+            for (int i = 0; i < WGMMA_SUMS; ++i) {
+                value[i] = sum_as_float(sum[i]);
+            }
+            place here = part_of_consumer(*place_of_number(&self, self.pieces), consumer);
+            store_through_stages(&self, standing_of_thread(), here, value);
+            ++self.pieces;
+            break;
         }
 #if STREAM
         if (work.goes_on) {
