@@ -67,14 +67,6 @@ static __device__ inline uint32_t forget(uint32_t number)
  */
 static __device__ inline uint32_t keep(uint32_t number) { return __shfl_sync(0xffffffffu, number, 0); }
 
-/* The same address, kept in registers: what lies near it is then a constant away from it, not worked out anew. */
-static __device__ inline const void *keep_address(const void *address)
-{
-    uint64_t global;
-    asm volatile("cvta.to.global.u64 %0, %1;" : "=l"(global) : "l"(address));
-    return (const void *)__cvta_global_to_generic(global);
-}
-
 /* 1 for one lane of the warp, all of which ask: the compiler then knows that it is one (PTX ISA, "elect.sync"). */
 static __device__ inline int is_elected(void)
 {
@@ -86,17 +78,6 @@ static __device__ inline int is_elected(void)
                  "}"
                  : "=r"(elected));
     return (int)elected;
-}
-
-/* Whatever follows is not begun before the number is there: were it none, the thread would sleep for a moment. */
-static __device__ inline void await_number(float number)
-{
-    asm volatile("{\n"
-                 ".reg .pred none;\n"
-                 "setp.nan.f32 none, %0, %0;\n"
-                 "@none nanosleep.u32 1;\n"
-                 "}" ::"f"(number)
-                 : "memory");
 }
 
 /* Has a value in a register, though nothing is done with it. */
