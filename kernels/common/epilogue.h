@@ -198,12 +198,12 @@ static __device__ inline float gelu_tanh(float x)
 
 /*
  * x/2 (1 + erf(x / sqrt 2)) by the tail of the normal distribution, h = erfc(|x| / sqrt 2) / 2: x h where x < 0,
- * else x (1 - h). log2(h) is smooth: a polynomial fitted where h is not yet lost against 1 (|x| up to 6) has an
- * error of 2^-24 in h, and beyond falls faster than log2(h) does.
+ * else x - x h. log2(h) is smooth: a polynomial fitted where h is not yet lost against 1 (|x| up to 6) has an
+ * error of 2^-24 in h, and beyond falls faster than log2(h) does; from 16 on h is 0.
  */
 static __device__ inline float gelu_erf(float x)
 {
-    float z = fabsf(x);
+    float z = fabsf(fminf(x, 16)); /* -infinity times 0 is NaN, infinity is not to be */
     float log_h = -1.7342829e-06f;
     log_h = fmaf(log_h, z, 2.761039e-05f);
     log_h = fmaf(log_h, z, -1.3673332e-04f);
@@ -213,8 +213,7 @@ static __device__ inline float gelu_erf(float x)
     log_h = fmaf(log_h, z, -4.5918828e-01f);
     log_h = fmaf(log_h, z, -1.1511073f);
     log_h = fmaf(log_h, z, -9.9999994e-01f);
-    float h = exp2_approximate(log_h);
-    return x * (x < 0 ? h : 1 - h);
+    return fmaf(-z, exp2_approximate(log_h), relu(x));
 }
 
 /* All of a thread's elements: one branch in all, where their number is a constant. */

@@ -594,7 +594,7 @@ static __device__ __forceinline__ void store(standing at, const gemm_arguments *
     }
 #pragma unroll
     for (int m = 0; m < WGMMA_N; m += ROW_BYTES / (int)sizeof(float)) {
-        fill_32(at, buffer, words, m, 0, ROW_BYTES / (int)sizeof(float));
+        fill_32(place_of_32(at), buffer, words, m, 1, ROW_BYTES / (int)sizeof(float));
         __syncwarp();
         copy_out(at, buffer, &to, m, 0, ROW_BYTES / (int)sizeof(float), sizeof(float));
         __syncwarp();
@@ -608,7 +608,7 @@ static __device__ inline void consume(const gemm_arguments *gemm, shared_memory 
     position at_stage = {0, 0};
     uint64_t columns = wgmma_descriptor_64(shared->stages[0], 8 * K_BYTES);
     int aligned = is_aligned(gemm, 0);
-    int plain = epilogue_is_plain(gemm);
+    uint32_t todo = keep(todo_of(gemm));
     reader from;
     from.tile = blockIdx.x;
     from.steps = 0;
@@ -664,7 +664,10 @@ static __device__ inline void consume(const gemm_arguments *gemm, shared_memory 
         }
         float value[WGMMA_SUMS];
         standing at = standing_of_thread();
-        values_of_sums(at, gemm, here, sum, value, shared->bias[consumer], consumer, plain);
+        if (wants_bias(todo)) {
+            fetch_bias(gemm, here, shared->bias[consumer], todo, consumer);
+        }
+        values_of_sums(at, gemm, here, sum, value, todo, shared->bias[consumer], consumer);
         store(at, gemm, here, value, shared->buffers[4 * consumer + at.warp]);
     }
 }

@@ -294,6 +294,18 @@ static __device__ inline int own_columns(uint32_t rank)
 
 static __device__ inline int loads(void) { return WARP_GOES_ALONG ? is_elected() : 1; }
 
+/*
+ * Whether the producer tells the consumers where their tiles begin. Where it waits for nobody, since nothing is read of
+ * some tiles, it may be any number of places ahead, and consumers work them out.
+ */
+static __device__ inline int places_come(const gemm_arguments *gemm, int reads)
+{
+#if PLANES > 2
+    reads &= gemm->verdict.earlier == 0;
+#endif
+    return reads && gemm->k > 0;
+}
+
 /* What can be worked out before anything may be read is worked out while the kernel before ends. */
 static __device__ inline void produce(const tensor_gemm_arguments *arguments, shared_memory *shared,
                                       uint32_t base, uint32_t rank, int reads)
@@ -306,6 +318,7 @@ static __device__ inline void produce(const tensor_gemm_arguments *arguments, sh
     int columns_begin = own_columns(rank);
     int columns_count = own_columns(rank + 1) - columns_begin;
     position at = {0, 0};
+    int tells = places_come(gemm, reads);
     walk way = walk_begin(arguments, reads);
     piece work;
     for (uint32_t number = 0; walk_on(arguments, &way, &work, reads); ++number) {
@@ -315,7 +328,7 @@ static __device__ inline void produce(const tensor_gemm_arguments *arguments, sh
         int row_plane = (row_problems ? here.problem : 0) * PLANES;
         int column_plane = (column_problems ? here.problem : 0) * PLANES;
         int k = here.part * (int)gemm->k_per_part + (int)work.first * TILE_K;
-        if (loads()) {
+        if (tells && loads()) {
             shared->places[number % PLACES] = here;
         }
         if (number == 0) {
@@ -515,10 +528,76 @@ typedef struct consumer_state {
     int number;
     uint32_t pieces; /* done so far */
     int last;        /* with TURNS: whether this one is the block's last */
+    uint32_t todo; /* with sums, see todo_of(), and what stands below: one register, the same for all lanes */
+    uint32_t waits; /* pieces of the tile before that are not stored yet; and BIAS_IS_DUE of this one */
 #if LATE_WORDS > 0
     late_tile late;
 #endif
 } consumer_state;
+
+#define BIAS_IS_DUE (1u << 8)
+
+/* Bytes of an element of D, or of the sums that are stored instead; whether the producer tells places, and loads. */
+#define BYTES_SHIFT 16
+#define PLACES_COME (1u << 20)
+#define READS (1u << 21)
+#define EXPRESS (1u << 22) /* the last tile is stored without more ado, see consume() */
+
+static __device__ inline int bytes_of_result(const consumer_state *self)
+{
+    return (int)(self->todo >> BYTES_SHIFT & 7);
+}
+
+/* Where piece `number` begins: as the producer says, or as tell_place() has written it. */
+static __device__ inline place *place_of_number(const consumer_state *self, uint32_t number)
+{
+    uint32_t own = 2 * (uint32_t)self->number + number % 2;
+    return &self->shared->places[self->todo & PLACES_COME ? number % PLACES : own];
+}
+
+/* Writes where this piece begins for the consumer, in the producer's stead. */
+static __device__ inline void tell_place(consumer_state *self, const piece *work)
+{
+    meet(self->number); /* everybody has read what stands there */
+    if (thread_number() % WARPGROUP == 0) {
+        *place_of_number(self, self->pieces) = place_of_piece(self->arguments, work, block_rank());
+    }
+    meet(self->number);
+}
+
+static __device__ __forceinline__ void fetch_due_bias(consumer_state *self)
+{
+    if (self->waits & BIAS_IS_DUE) {
+        place here = part_of_consumer(*place_of_number(self, self->pieces), self->number);
+        fetch_bias(&self->arguments->gemm, here, self->shared->bias[self->number], self->todo, self->number);
+        self->waits -= BIAS_IS_DUE;
+    }
+}
+
+static __device__ __forceinline__ void store_some_late(consumer_state *self)
+{
+#if LATE_WORDS > 0
+    if (self->waits % BIAS_IS_DUE == 0) {
+        return;
+    }
+    int left = (int)(self->waits-- % BIAS_IS_DUE);
+    store_late(self->arguments, self->shared, &self->late, left, place_of_number(self, self->pieces - 1),
+               bytes_of_result(self), self->number);
+#else
+    (void)self;
+#endif
+}
+
+#if !FETCHES_ROWS
+
+/* Does what waits while the instructions of a stage run, as much as one gives time for. */
+static __device__ __forceinline__ void do_what_waits(consumer_state *self)
+{
+    fetch_due_bias(self);
+    store_some_late(self);
+}
+
+#endif
 
 #if !MOVES_SUMS && !FETCHES_ROWS
 
@@ -560,64 +639,97 @@ static __device__ __forceinline__ void end_step_before(consumer_state *self, uin
 
 #endif
 
+#if MOVES_SUMS
+
+/* What sums are moved from, and what is known of the way. */
+typedef struct moved_sums {
+    wgmma_sum part[WGMMA_SUMS]; /* the unit's, of a stage */
+#if COMPENSATES
+    int compensates;
+    wgmma_sum excess[WGMMA_SUMS]; /* what sum has more than was added to it */
+#endif
+} moved_sums;
+
+/* Multiplies the stage that is next, and moves its sums; 0: the tile is left alone, and no stage of it follows. */
+static __device__ __forceinline__ int move_step(wgmma_sum sum[WGMMA_SUMS], moved_sums *moved,
+                                                consumer_state *self)
+{
+    wgmma_sum *part = moved->part;
+    await_stage(self->places, self->at);
+#if SCALED
+    float factors[COLUMN_BLOCKS];
+    if (read_factors(factors, self->shared->factors[self->at.stage], self->number)) {
+        spoil(sum);
+        release(self->places, self->at.stage);
+        step_on(&self->at);
+        return 0;
+    }
+#endif
+    wgmma_hold(part);
+    wgmma_fence();
+    multiply_stage(part, self->places, self->at.stage, 0);
+    wgmma_wait(0);
+    wgmma_hold(part);
+    release(self->places, self->at.stage);
+    step_on(&self->at);
+#if SCALED
+#pragma unroll
+    for (int i = 0; i < WGMMA_SUMS; ++i) {
+        sum[i] = fmaf(part[i], factors[i / (BLOCK_SIDE / 2)], sum[i]);
+    }
+#elif COMPENSATES
+    if (moved->compensates) {
+        add_compensated(sum, moved->excess, part);
+    } else {
+        add(sum, part);
+    }
+#else
+    add(sum, part);
+#endif
+    return 1;
+}
+
+#endif
+
 /*
  * Sums `steps` stages. Two groups of instructions are under way at a time: a stage is released when the one after
- * it has been started. Meanwhile the last tile is stored.
+ * it has been started. Meanwhile the last tile is stored, and what is left of that in the end.
  */
 static __device__ __forceinline__ void sum_products(wgmma_sum sum[WGMMA_SUMS], consumer_state *self,
                                                     uint32_t steps)
 {
 #if MOVES_SUMS
-    wgmma_sum part[WGMMA_SUMS];
+    moved_sums moved;
     clear(sum);
 #if COMPENSATES
-    int compensates = self->arguments->gemm.verdict.long_k;
-    wgmma_sum excess[WGMMA_SUMS]; /* what sum has more than was added to it */
-    clear(excess);
+    moved.compensates = self->arguments->gemm.verdict.long_k;
+    clear(moved.excess);
 #endif
 #pragma unroll 1
-    for (uint32_t step = 0; step < steps; ++step) {
-        await_stage(self->places, self->at);
-#if SCALED
-        float factors[COLUMN_BLOCKS];
-        if (read_factors(factors, self->shared->factors[self->at.stage], self->number)) {
-            spoil(sum);
-            release(self->places, self->at.stage);
-            step_on(&self->at);
+    while (self->waits > 0) {
+        if (steps > 0) {
+            steps = move_step(sum, &moved, self) ? steps - 1 : 0;
+        }
+        do_what_waits(self);
+    }
+    self->at.stage = keep(self->at.stage);
+    self->at.parity = keep(self->at.parity);
+    steps = keep(steps);
+#pragma unroll 1
+    for (; steps > 0; --steps) {
+        if (!move_step(sum, &moved, self)) {
             break;
         }
-#endif
-        wgmma_hold(part);
-        wgmma_fence();
-        multiply_stage(part, self->places, self->at.stage, 0);
-        wgmma_wait(0);
-        wgmma_hold(part);
-        release(self->places, self->at.stage);
-        step_on(&self->at);
-#if SCALED
-#pragma unroll
-        for (int i = 0; i < WGMMA_SUMS; ++i) {
-            sum[i] = fmaf(part[i], factors[i / (BLOCK_SIDE / 2)], sum[i]);
-        }
-#elif COMPENSATES
-        if (compensates) {
-            add_compensated(sum, excess, part);
-        } else {
-            add(sum, part);
-        }
-#else
-        add(sum, part);
-#endif
-#if LATE_WORDS > 0
-        store_late(self->arguments, self->shared, &self->late, self->pieces - 1, self->number);
-#endif
     }
 #elif FETCHES_ROWS
-    uint32_t loaded[STEPS][4];
+    uint32_t loaded[STEPS][4] = {{0}}; /* or ptxas spills one of them */
     clear(sum);
     wgmma_hold(sum);
     if (steps > 0) {
         await_stage(self->places, self->at);
+    }
+    fetch_due_bias(self); /* here, for in the loop there are no registers for it */
+    if (steps > 0) {
         fetch_rows(loaded, &self->shared->stages[self->at.stage], self->number);
     }
 #pragma unroll 1
@@ -628,9 +740,7 @@ static __device__ __forceinline__ void sum_products(wgmma_sum sum[WGMMA_SUMS], c
         wgmma_fence();
         multiply_rows(sum, words, self->places, stage);
         step_on(&self->at);
-#if LATE_WORDS > 0
-        store_late(self->arguments, self->shared, &self->late, self->pieces - 1, self->number);
-#endif
+        store_some_late(self);
         if (steps > 1) {
             await_stage(self->places, self->at);
             fetch_rows(loaded, &self->shared->stages[self->at.stage], self->number);
@@ -639,19 +749,29 @@ static __device__ __forceinline__ void sum_products(wgmma_sum sum[WGMMA_SUMS], c
         release(self->places, stage);
     }
     wgmma_hold(sum);
+    while (self->waits > 0) {
+        store_some_late(self);
+    }
 #else
     uint32_t before = STAGES; /* none */
     clear(sum);
     wgmma_hold(sum);
     await_turn(self);
-#if LATE_WORDS > 0
 #pragma unroll 1
-    for (; steps > 0 && self->late.left > 0; --steps) {
-        start_step(sum, self);
-        store_late(self->arguments, self->shared, &self->late, self->pieces - 1, self->number);
-        end_step_before(self, &before);
+    while (self->waits > 0) {
+        if (steps > 0) {
+            start_step(sum, self);
+        }
+        do_what_waits(self);
+        if (steps > 0) {
+            end_step_before(self, &before);
+            --steps;
+        }
     }
-#endif
+    self->at.stage = keep(self->at.stage);
+    self->at.parity = keep(self->at.parity);
+    steps = keep(steps);
+    before = keep(before);
     /* What the tensor unit waits for where tiles are small: nothing else is in this loop. */
 #pragma unroll 1
     for (; steps > 0; --steps) {
@@ -667,21 +787,72 @@ static __device__ __forceinline__ void sum_products(wgmma_sum sum[WGMMA_SUMS], c
 #endif
 }
 
+/* Consumers that take turns have their stages in common: another may be multiplying out of them yet. */
+static __device__ inline int goes_through_stages(const consumer_state *self, int last)
+{
+    return !TURNS && last && self->arguments->d_by_map && bytes_of_result(self) > 1;
+}
+
+/* Stores a tile whose D the engine knows. */
+static __device__ __forceinline__ void store_by_map(const consumer_state *self, standing at,
+                                                    const place_of_tile *tile, const float value[WGMMA_SUMS],
+                                                    int through_stages)
+{
+#if STORES_16
+    if (bytes_of_result(self) == 2) {
+        store_by_engine(at, self->arguments, self->shared, tile, value, 2, self->number, through_stages);
+        return;
+    }
+#endif
+    store_by_engine(at, self->arguments, self->shared, tile, value, 4, self->number, through_stages);
+}
+
+/*
+ * Stores the consumer's share of a tile. The block's last goes through the stages; of others, where registers are to spare,
+ * the last results wait in them.
+ */
+static __device__ __forceinline__ void store_tile(consumer_state *self, standing at, place here,
+                                                  const float value[WGMMA_SUMS], int last)
+{
+    const tensor_gemm_arguments *arguments = self->arguments;
+    int bytes = bytes_of_result(self);
+    place_of_tile tile = place_of_storers(&arguments->gemm, here, at);
+    int through_stages = goes_through_stages(self, last);
+    if (through_stages || (LATE_WORDS == 0 && arguments->d_by_map && bytes > 1)) {
+        store_by_map(self, at, &tile, value, LATE_WORDS > 0 || through_stages);
+        return;
+    }
+#if LATE_WORDS > 0
+    if (bytes > 1) {
+        if (bytes == 4) {
+            store_pieces(at, arguments, self->shared, &tile, value, 4, PIECE_COUNT(4) - LATE_PIECES,
+                         self->number);
+        }
+        keep_tile(&arguments->gemm, bytes, &self->late, value);
+        self->waits = LATE_PIECES;
+        return;
+    }
+#endif
+    int count = bytes == 4 ? PIECE_COUNT(4) : bytes == 2 ? PIECE_COUNT(2) : PIECE_COUNT(1);
+    store_pieces(at, arguments, self->shared, &tile, value, bytes, count, self->number);
+}
+
 /* Whether a piece is all of its tile's steps. */
 static __device__ inline int is_whole(const piece *work)
 {
     return !STREAM || (work->first == 0 && !work->goes_on);
 }
 
-/* Whether no results of the tile before wait to be stored. */
-static __device__ inline int nothing_is_late(const consumer_state *self)
+/* Whether sums are D's values as they are, and go through the stages where the tile is the block's last. */
+static __device__ inline int goes_express(const consumer_state *self)
 {
-#if LATE_WORDS > 0
-    return self->late.left == 0;
-#else
-    (void)self;
-    return 1;
+#if ELEMENT == ELEMENT_S8
+    const gemm_arguments *gemm = &self->arguments->gemm;
+    if (!gemm->partials && gemm->epilogue.result_type != ELEMENT_S32) {
+        return 0;
+    }
 #endif
+    return PLANES == 1 && (self->todo & ALL_TODO) == 0 && goes_through_stages(self, 1);
 }
 
 /* The 32 bits of a sum. */
@@ -706,60 +877,63 @@ static __device__ inline void consume(const tensor_gemm_arguments *arguments, sh
     self.at.parity = 0;
     self.number = consumer;
     self.pieces = 0;
-    int plain = epilogue_is_plain(gemm);
-    /* Where nothing is read of a tile nobody waits for the producer, and it may be any number of places ahead. */
-    int places_hold = reads && gemm->k > 0;
-#if PLANES > 2
-    places_hold &= gemm->verdict.earlier == 0;
-#endif
-#if LATE_WORDS > 0
-    int late = places_hold && result_bytes(gemm) > 1;
-    self.late.left = 0;
-#endif
-    /* Bytes of a result where the last tile is stored without more ado; 0: where there is more to do. */
-    int express =
-        PLANES == 1 && !TURNS && plain && places_hold && arguments->d_by_map ? result_bytes(gemm) : 0;
-    express = express == 1 || (ELEMENT == ELEMENT_S8 && express == 2) ? 0 : express;
-#if ELEMENT == ELEMENT_S8
-    express = gemm->partials || gemm->epilogue.result_type == ELEMENT_S32 ? express : 0;
-#endif
+    self.todo = keep(todo_of(gemm) | (uint32_t)result_bytes(gemm) << BYTES_SHIFT |
+                     (places_come(gemm, reads) ? PLACES_COME : 0) | (reads ? READS : 0));
+    self.todo = keep(self.todo | (goes_express(&self) ? EXPRESS : 0));
+    self.waits = 0;
     walk way = walk_begin(arguments, reads);
     piece work;
-    for (; walk_on(arguments, &way, &work, reads); ++self.pieces) {
-        if (TURNS && self.pieces % CONSUMERS != (uint32_t)consumer) {
+    for (;; ++self.pieces) {
+        int more = walk_on(arguments, &way, &work, (self.todo & READS) != 0);
+        self.waits = keep(self.waits);
+        if (!more && self.waits == 0) {
+            break;
+        }
+        if (TURNS && more && self.pieces % CONSUMERS != (uint32_t)consumer) {
             step_over(&self.at, work.count);
             continue;
         }
         wgmma_sum sum[WGMMA_SUMS];
         float value[WGMMA_SUMS];
 #if PLANES > 2
-        if (gemm->verdict.earlier && !tile_is_left(gemm, place_of_piece(arguments, &work, block_rank()))) {
+        if (more && gemm->verdict.earlier &&
+            !keep(tile_is_left(gemm, place_of_piece(arguments, &work, block_rank())))) {
             work.count = 0;
         }
 #endif
-        self.last = TURNS && walk_is_over(arguments, &way);
-        sum_products(sum, &self, work.count);
+        if (more && !(self.todo & PLACES_COME)) {
+            tell_place(&self, &work);
+        }
+        self.waits += more && wants_bias(self.todo) ? BIAS_IS_DUE : 0;
         int last = walk_is_over(arguments, &way);
+        self.last = TURNS && last;
+        sum_products(sum, &self, more ? work.count : 0);
+        if (!more) {
+            break; /* what waited has been stored */
+        }
+#if LATE_WORDS > 0
+        forget_words(&self.late);
+#endif
         if (CLUSTER > 1 && last && !TURNS) {
             cluster_arrive();
         }
-        if (__builtin_expect(last && express && is_whole(&work) && nothing_is_late(&self), 1)) {
-            place here = part_of_consumer(shared->places[self.pieces % PLACES], consumer);
+        /*
+         * What is left to do of most products stands right behind their loop, and once more below: it is run once, and code
+         * that has to be fetched first takes longer than its instructions.
+         */
+        if (__builtin_expect(last && (self.todo & EXPRESS) && is_whole(&work), 1)) {
+            meet(consumer);
 #pragma unroll
             for (int i = 0; i < WGMMA_SUMS; ++i) {
                 value[i] = sum_as_float(sum[i]);
             }
-            if (express == 2) {
-                store_last(arguments, shared, here, value, 2, consumer);
-            } else {
-                store_last(arguments, shared, here, value, 4, consumer);
-            }
-            ++self.pieces; /* or who has had this one alone would arrive once more */
+            place here = part_of_consumer(*place_of_number(&self, self.pieces), consumer);
+            standing at = standing_of_thread();
+            place_of_tile tile = place_of_storers(gemm, here, at);
+            store_by_map(&self, at, &tile, value, 1);
+            ++self.pieces;
             break;
         }
-#if LATE_WORDS > 0
-        store_rest(arguments, shared, &self.late, self.pieces - 1, consumer);
-#endif
 #if STREAM
         if (work.goes_on) {
             hand_on(arguments, sum, consumer);
@@ -770,35 +944,20 @@ static __device__ inline void consume(const tensor_gemm_arguments *arguments, sh
         }
 #endif
         standing at = standing_of_thread();
-        place here = places_hold ? shared->places[self.pieces % PLACES]
-                                 : place_of_piece(arguments, &work, block_rank());
-        here = part_of_consumer(here, consumer);
+        place here = part_of_consumer(*place_of_number(&self, self.pieces), consumer);
 #if PLANES > 1
         int left_alone = note_spoiled(at, gemm, here, sum);
 #endif
-        values_of_sums(at, gemm, here, sum, value, shared->bias[consumer], consumer, plain);
-        place_of_tile tile = place_of_storers(gemm, here, at);
-        if (last) {
-            meet(consumer); /* the stages that it goes out through were every warp's to read */
+        values_of_sums(at, gemm, here, sum, value, self.todo & ALL_TODO, shared->bias[consumer], consumer);
+        if (goes_through_stages(&self, last)) {
+            meet(consumer); /* they were every warp's to read */
         }
 #if PLANES > 1
         if (left_alone) {
-            continue;
+            continue; /* this warp, not the others */
         }
 #endif
-#if LATE_WORDS > 0
-        if (late && !last) {
-            store_tile(at, arguments, shared, &tile, value, consumer, 1, 0);
-            keep_tile(gemm, &self.late, value);
-            continue;
-        }
-#endif
-        /* Consumers that take turns have their stages in common: another may be multiplying out of them yet. */
-        if (last && !TURNS) {
-            store_tile(at, arguments, shared, &tile, value, consumer, 0, 1);
-        } else {
-            store_tile(at, arguments, shared, &tile, value, consumer, 0, 0);
-        }
+        store_tile(&self, at, here, value, last);
     }
     if (CLUSTER > 1 && (self.pieces == 0 || TURNS)) {
         cluster_arrive();
@@ -823,8 +982,8 @@ static __device__ inline int reads_operands(const gemm_arguments *gemm)
 }
 
 /* Registers a thread, of 168 for each when the block begins; a producer of planes wants more. */
-#define PRODUCER_REGISTERS (PLANES > 1 ? 56 : 40)
-#define CONSUMER_REGISTERS (PLANES > 1 ? 224 : 232)
+#define PRODUCER_REGISTERS (PLANES > 1 ? 56 : 24)
+#define CONSUMER_REGISTERS (PLANES > 1 ? 224 : 240)
 
 #define KERNEL_CLUSTER __cluster_dims__(CLUSTER, 1, 1)
 #define THREADS_THAT_MEET (32 + CONSUMERS * WARPGROUP) /* the producer's warp and the consumers */

@@ -21,28 +21,56 @@ static __device__ inline int piece_at(int row, int piece)
     return row * ROW_BYTES + ((piece ^ (row & 7)) << 4);
 }
 
-/* 16-bit results, two in a word: `width` along m, or BUFFER_ROWS columns of 64 where the rows run along m. */
-static __device__ __forceinline__ void fill_words(standing at, unsigned char *buffer, const uint32_t *words,
-                                                  int width)
+/*
+ * Where a lane's first 16 bytes of 16-bit results go, and its first 8 or 4 of 32-bit ones. It is worked out once for all
+ * pieces of a tile; the rest are a constant away, or a constant of the swizzle.
+ */
+static __device__ inline int place_of_16(standing at)
 {
     int matrix = at.lane / 8; /* of the four 8 x 8 of a store whose row this lane points to */
+    return SWAPPED ? piece_at(8 * (matrix % 2) + at.lane % 8, matrix / 2)
+                   : piece_at(8 * (matrix / 2) + at.lane % 8, 2 * at.warp + matrix % 2);
+}
+static __device__ inline int place_of_32(standing at)
+{
+    int m = at.warp % 2 * 16 + at.group;
+    return SWAPPED ? piece_at(at.group, at.member / 2) + at.member % 2 * 8
+                   : piece_at(2 * at.member, m / 4) + m % 4 * 4;
+}
+
+/* 16-bit results, two in a word: `width` along m, or BUFFER_ROWS columns of 64 where the rows run along m. */
+static __device__ __forceinline__ void fill_words(int place, unsigned char *buffer, const uint32_t *words,
+                                                  int width)
+{
 #pragma unroll
     for (int j = 0; j < (SWAPPED ? 64 : BUFFER_ROWS) / 8; j += 2) {
         if (SWAPPED && 8 * j >= width) {
             continue;
         }
         if (SWAPPED) {
-            int row = 8 * (matrix % 2) + at.lane % 8;
-            store_matrix_x4(buffer + piece_at(row, j + matrix / 2), words + 2 * j);
+            store_matrix_x4(buffer + (place ^ j << 4), words + 2 * j);
         } else {
-            int row = 8 * (j + matrix / 2) + at.lane % 8;
-            store_matrix_x4_trans(buffer + piece_at(row, 2 * at.warp + matrix % 2), words + 2 * j);
+            store_matrix_x4_trans(buffer + place + 8 * j * ROW_BYTES, words + 2 * j);
         }
     }
 }
 
+/* Two results as 16-bit ones in a word; of rows of 16-bit types always theirs. */
+static __device__ inline uint32_t pack_result(float low, float high, int32_t type)
+{
+#if ELEMENT == ELEMENT_F16
+    (void)type;
+    return pack_f16(low, high);
+#elif ELEMENT == ELEMENT_BF16
+    (void)type;
+    return pack_bf16(low, high);
+#else
+    return type == ELEMENT_BF16 ? pack_bf16(low, high) : pack_f16(low, high);
+#endif
+}
+
 /* The same from the values, from column `first` of the sums on. */
-static __device__ __forceinline__ void fill_16(standing at, unsigned char *buffer, const float *value,
+static __device__ __forceinline__ void fill_16(int place, unsigned char *buffer, const float *value,
                                                int first, int32_t type, int width)
 {
     uint32_t words[16];
@@ -52,15 +80,17 @@ static __device__ __forceinline__ void fill_16(standing at, unsigned char *buffe
         if (SWAPPED && 4 * w >= width) {
             continue;
         }
-        words[w] =
-            type == ELEMENT_BF16 ? pack_bf16(value[i], value[i + 1]) : pack_f16(value[i], value[i + 1]);
+        words[w] = pack_result(value[i], value[i + 1], type);
     }
-    fill_words(at, buffer, words, width);
+    fill_words(place, buffer, words, width);
 }
 
-/* 32-bit results or sums: `width` along m; half says which 32 of the rows where they run along m. */
-static __device__ __forceinline__ void fill_32(standing at, unsigned char *buffer, const uint32_t *value,
-                                               int first, int half, int width)
+/*
+ * 32-bit results or sums: `width` along m. Where the rows run along m a buffer has the 32 of two warps, which `mine` says;
+ * sums that neighbour each other there lie in neighbouring rows of it.
+ */
+static __device__ __forceinline__ void fill_32(int place, unsigned char *buffer, const uint32_t *value,
+                                               int first, int mine, int width)
 {
     if (SWAPPED) {
 #pragma unroll
@@ -72,19 +102,17 @@ static __device__ __forceinline__ void fill_32(standing at, unsigned char *buffe
             for (int r = 0; r < 2; ++r) {
                 int i = (first / 8 + j) * 4 + 2 * r;
                 uint2 both = {value[i], value[i + 1]};
-                *(uint2 *)(buffer + piece_at(buffer_row_of(at, i), 2 * j + at.member / 2) +
-                           at.member % 2 * 8) = both;
+                *(uint2 *)(buffer + (place ^ j << 5) + r * 8 * ROW_BYTES) = both;
             }
         }
-    } else if (at.warp / 2 == half) {
+    } else if (mine) {
 #pragma unroll
         for (int j = 0; j < BUFFER_ROWS / 8; ++j) {
 #pragma unroll
             for (int e = 0; e < 4; ++e) {
                 int i = (first / 8 + j) * 4 + e;
-                int row = 8 * j + 2 * at.member + e % 2;
-                int m = at.warp % 2 * 16 + at.group + e / 2 * 8;
-                *(uint32_t *)(buffer + piece_at(row, m / 4) + m % 4 * 4) = value[i];
+                int turn = (e % 2 << 4) ^ (e / 2 << 5); /* the next row's swizzle; 8 further along m */
+                *(uint32_t *)(buffer + (place ^ turn) + (8 * j + e % 2) * ROW_BYTES) = value[i];
             }
         }
     }
@@ -94,6 +122,7 @@ static __device__ __forceinline__ void fill_32(standing at, unsigned char *buffe
 static __device__ __forceinline__ void fill_8(standing at, unsigned char *buffer, const float *value,
                                               int first, int32_t type)
 {
+    int place = SWAPPED ? piece_at(at.group, 0) + 2 * at.member : piece_at(2 * at.member, at.warp) + at.group;
 #pragma unroll
     for (int j = 0; j < (SWAPPED ? (WGMMA_N < 128 ? WGMMA_N : 128) : BUFFER_ROWS) / 8; ++j) {
         if (first + 8 * j >= WGMMA_N) {
@@ -105,13 +134,11 @@ static __device__ __forceinline__ void fill_8(standing at, unsigned char *buffer
             uint16_t both =
                 type == ELEMENT_E4M3 ? pack_e4m3(value[i], value[i + 1]) : pack_s8(value[i], value[i + 1]);
             if (SWAPPED) {
-                *(uint16_t *)(buffer + piece_at(buffer_row_of(at, i), j / 2) + j % 2 * 8 + 2 * at.member) =
-                    both;
+                *(uint16_t *)(buffer + (place ^ j / 2 << 4) + j % 2 * 8 + r * 8 * ROW_BYTES) = both;
             } else {
-                int m = row_of(at, i);
-                int row = 8 * j + 2 * at.member;
-                buffer[piece_at(row, m / 16) + m % 16] = (unsigned char)both;
-                buffer[piece_at(row + 1, m / 16) + m % 16] = (unsigned char)(both >> 8);
+                unsigned char *to = buffer + 8 * j * ROW_BYTES + 8 * r;
+                to[place] = (unsigned char)both;
+                to[(place ^ 1 << 4) + ROW_BYTES] = (unsigned char)(both >> 8);
             }
         }
     }

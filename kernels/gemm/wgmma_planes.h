@@ -178,11 +178,11 @@ static __device__ inline int note_spoiled(standing at, const gemm_arguments *gem
     for (int i = 0; i < WGMMA_SUMS; ++i) {
         probe = fmaf(sum[i], 0, probe); /* NaN from the first that is not finite on */
     }
-    int spoiled = __shfl_sync(0xffffffffu, __any_sync(0xffffffffu, probe != 0), 0);
+    int spoiled = (int)keep(probe != 0);
     int column = here.column + 16 * at.warp;
     int is_left = 1;
 #if PLANES > 2
-    is_left = __shfl_sync(0xffffffffu, part_is_left(gemm, here, column), 0);
+    is_left = (int)keep(part_is_left(gemm, here, column));
     spoiled &= is_left;
 #endif
     if (at.lane == 0 && here.row < gemm->m && column < gemm->n) {

@@ -18,11 +18,17 @@
     (SWAPPED ? (WGMMA_N * (bytes) + ROW_BYTES - 1) / ROW_BYTES                                               \
              : (64 * (bytes) + ROW_BYTES - 1) / ROW_BYTES * (WGMMA_N / BUFFER_ROWS))
 
+/* Elements of a whole piece along m. */
+static __device__ __forceinline__ int row_length(int bytes)
+{
+    return bytes == 4 ? ROW_BYTES / 4 : bytes == 2 ? ROW_BYTES / 2 : ROW_BYTES;
+}
+
 /* Where piece `number` begins in the consumer's part of a tile. */
 static __device__ __forceinline__ int piece_m(int number, int bytes)
 {
     const int along_row = 64 * bytes > ROW_BYTES ? 2 : 1; /* pieces along m where the rows run along m */
-    return SWAPPED ? number * (ROW_BYTES / bytes) : number % along_row * (ROW_BYTES / bytes);
+    return SWAPPED ? number * row_length(bytes) : number % along_row * row_length(bytes);
 }
 static __device__ __forceinline__ int piece_n(int number, int bytes)
 {
@@ -34,23 +40,24 @@ static __device__ __forceinline__ int piece_n(int number, int bytes)
 static __device__ __forceinline__ int piece_width(int m, int bytes)
 {
     int left = (SWAPPED ? WGMMA_N : 64) - m;
-    return ROW_BYTES / bytes < left ? ROW_BYTES / bytes : left;
+    return row_length(bytes) < left ? row_length(bytes) : left;
 }
 
-/*
- * The memory through which piece `number` goes: buffers in turn; of a block's last tile, after which nothing is loaded
- * any more, what the stages held of the consumer's own rows.
- */
+/* The buffer through which piece `number` goes. */
 static __device__ __forceinline__ unsigned char *buffer_of(standing at, shared_memory *shared, int consumer,
-                                                           int number, int last)
+                                                           int number)
 {
-    if (last) {
-        const int of_plane = 64 * K_BYTES / BUFFER_BYTES; /* buffers in the consumer's rows of a plane */
-        int buffer = STORERS == 32 ? at.warp : 0;
-        return shared->stages[number % STAGES].rows[buffer / of_plane] + FIRST_ROW(consumer) * K_BYTES +
-               buffer % of_plane * BUFFER_BYTES;
-    }
     return shared->buffers[STORERS == 32 ? 4 * consumer + at.warp : consumer][number % BUFFERS];
+}
+
+/* Or of a block's last tile, after which nothing is loaded: what a stage held of the consumer's own rows. */
+static __device__ __forceinline__ unsigned char *stage_for_piece(standing at, shared_memory *shared,
+                                                                 int consumer, int number)
+{
+    const int of_plane = 64 * K_BYTES / BUFFER_BYTES; /* buffers in the consumer's rows of a plane */
+    int buffer = STORERS == 32 ? at.warp : 0;
+    return shared->stages[number % STAGES].rows[buffer / of_plane] + FIRST_ROW(consumer) * K_BYTES +
+           buffer % of_plane * BUFFER_BYTES;
 }
 
 /* Waits until the engine has read all buffers that it was sent. */
@@ -103,9 +110,10 @@ static __device__ __forceinline__ void fill(standing at, unsigned char *buffer, 
         for (int i = 0; i < WGMMA_SUMS; ++i) {
             words[i] = __float_as_uint(value[i]);
         }
-        fill_32(at, buffer, words, SWAPPED ? m : n, number % 2, piece_width(m, bytes));
+        fill_32(place_of_32(at), buffer, words, SWAPPED ? m : n, at.warp / 2 == number % 2,
+                piece_width(m, bytes));
     } else if (bytes == 2) {
-        fill_16(at, buffer, value, SWAPPED ? m : n, type, piece_width(m, bytes));
+        fill_16(place_of_16(at), buffer, value, SWAPPED ? m : n, type, piece_width(m, bytes));
     } else {
         fill_8(at, buffer, value, SWAPPED ? m : n, type);
     }
@@ -114,50 +122,24 @@ static __device__ __forceinline__ void fill(standing at, unsigned char *buffer, 
 /* Whether the engine stores a piece: it knows D, and the piece is whole. */
 static __device__ __forceinline__ int goes_by_engine(const tensor_gemm_arguments *arguments, int m, int bytes)
 {
-    return arguments->d_by_map && piece_width(m, bytes) == ROW_BYTES / bytes;
+    return arguments->d_by_map && piece_width(m, bytes) == row_length(bytes);
 }
 
-/*
- * Brings results of so many bytes to D, the first `count` pieces of a tile, as many at a time as there are buffers or,
- * for the last tile, stages; constants. The engine sets out with each piece as soon as it is there.
- */
-static __device__ __forceinline__ void store_values(standing at, const tensor_gemm_arguments *arguments,
-                                                    shared_memory *shared, const place_of_tile *tile,
-                                                    const float *value, int bytes, int count, int consumer,
-                                                    int last)
+/* Has a filled buffer stored at (m, n) of the tile, by whom it may be. The storers have met, after a fence each. */
+static __device__ __forceinline__ void store_filled(standing at, const tensor_gemm_arguments *arguments,
+                                                    const unsigned char *buffer, const place_of_tile *tile,
+                                                    int m, int n, int bytes)
 {
-    const int together = last ? STAGES : BUFFERS;
-    int32_t type = arguments->gemm.epilogue.result_type;
-#pragma unroll
-    for (int first = 0; first < count; first += together) {
-        if (!last || first > 0) {
-            await_buffers(at, consumer);
-        }
-#pragma unroll
-        for (int i = 0; i < together; ++i) {
-            if (first + i >= count) {
-                continue;
-            }
-            unsigned char *buffer = buffer_of(at, shared, consumer, i, last);
-            fill(at, buffer, value, first + i, bytes, type);
-            fence_async_shared();
-            meet_storers(consumer);
-            const int m = piece_m(first + i, bytes);
-            if (goes_by_engine(arguments, m, bytes)) {
-                send(at, arguments, buffer, tile, m, piece_n(first + i, bytes));
-            }
-        }
-        /* Nothing of this is in registers, so the code stands here once. */
-#pragma unroll 1
-        for (int number = first; number < first + together && number < count; ++number) {
-            int m = piece_m(number, bytes);
-            if (!goes_by_engine(arguments, m, bytes)) {
-                const unsigned char *buffer = buffer_of(at, shared, consumer, number - first, last);
-                carry(at, arguments, buffer, tile, m, piece_n(number, bytes), bytes);
-            }
-        }
+    if (goes_by_engine(arguments, m, bytes)) {
+        send(at, arguments, buffer, tile, m, n);
+    } else {
+        carry(at, arguments, buffer, tile, m, n, bytes);
     }
 }
+
+/* Which results rows store: 16-bit ones those of 16-bit types and of 8-bit floats, 8-bit ones those of 8-bit types. */
+#define STORES_16 (ELEMENT != ELEMENT_F32 && ELEMENT != ELEMENT_S8 && PLANES == 1)
+#define STORES_8 (ELEMENT == ELEMENT_S8 || ELEMENT == ELEMENT_E4M3 || ELEMENT == ELEMENT_E5M2)
 
 /* ---- Storing while the next tile is multiplied ---- */
 
@@ -169,126 +151,169 @@ static __device__ __forceinline__ void store_values(standing at, const tensor_ge
 /* The last results of a tile, which are final, but not in memory yet. 16-bit ones are two in a word. */
 typedef struct late_tile {
     uint32_t words[LATE_WORDS];
-    int left; /* pieces to be stored yet, the last ones of the tile */
 } late_tile;
 
-static __device__ inline void keep_tile(const gemm_arguments *gemm, late_tile *late,
+static __device__ inline void keep_tile(const gemm_arguments *gemm, int bytes, late_tile *late,
                                         const float value[WGMMA_SUMS])
 {
-    late->left = LATE_PIECES;
-    if (result_bytes(gemm) == 4) {
+    if (bytes == 4) {
 #pragma unroll
         for (int i = 0; i < WGMMA_SUMS - LATE_FIRST; ++i) {
             late->words[i] = __float_as_uint(value[LATE_FIRST + i]);
         }
-    } else if (gemm->epilogue.result_type == ELEMENT_BF16) {
-#pragma unroll
-        for (int i = 0; i < WGMMA_SUMS / 2; ++i) {
-            late->words[i] = pack_bf16(value[2 * i], value[2 * i + 1]);
-        }
-    } else {
-#pragma unroll
-        for (int i = 0; i < WGMMA_SUMS / 2; ++i) {
-            late->words[i] = pack_f16(value[2 * i], value[2 * i + 1]);
-        }
-    }
-}
-
-/* Has a filled buffer stored. Everything is worked out after the filling: registers are few here. */
-static __device__ __forceinline__ void store_late_piece(const tensor_gemm_arguments *arguments,
-                                                        const shared_memory *shared,
-                                                        const unsigned char *buffer, uint32_t number_of_tile,
-                                                        int m, int bytes, int consumer)
-{
-    fence_async_shared();
-    meet_storers(consumer);
-    standing at = standing_of_thread();
-    place here = part_of_consumer(shared->places[number_of_tile % PLACES], consumer);
-    place_of_tile tile = place_of_storers(&arguments->gemm, here, at);
-    if (goes_by_engine(arguments, m, bytes)) {
-        send(at, arguments, buffer, &tile, m, 0);
-    } else {
-        carry(at, arguments, buffer, &tile, m, 0, bytes);
-        __syncwarp(); /* instructions of whole warpgroups follow */
-    }
-}
-
-/* Stores one more piece, if there is one, of the tile with that number. */
-static __device__ inline void store_late(const tensor_gemm_arguments *arguments, shared_memory *shared,
-                                         late_tile *late, uint32_t number_of_tile, int consumer)
-{
-    if (late->left == 0) {
         return;
     }
-    standing at = standing_of_thread();
-    unsigned char *buffer = buffer_of(at, shared, consumer, late->left, 0);
-    if (late->left == LATE_PIECES) {
-        await_buffers(at, consumer); /* the tile's first pieces may have ended with any */
-    } else {
-        await_buffer_before(at, consumer);
-    }
+#if STORES_16
+    int32_t type = gemm->epilogue.result_type;
 #pragma unroll
-    for (int number = 0; number < LATE_PIECES; ++number) {
-        if (number == LATE_PIECES - late->left) {
-            if (result_bytes(&arguments->gemm) == 4) {
-                const int m = (PIECE_COUNT(4) - LATE_PIECES + number) * (ROW_BYTES / 4);
-                fill_32(at, buffer, &late->words[number * 16], 0, 0, piece_width(m, 4));
-                store_late_piece(arguments, shared, buffer, number_of_tile, m, 4, consumer);
-            } else {
-                const int m = number * (ROW_BYTES / 2);
-                fill_words(at, buffer, &late->words[number * 16], piece_width(m, 2));
-                store_late_piece(arguments, shared, buffer, number_of_tile, m, 2, consumer);
-            }
-        }
+    for (int i = 0; i < WGMMA_SUMS / 2; ++i) {
+        late->words[i] = pack_result(value[2 * i], value[2 * i + 1], type);
     }
-    --late->left;
+#endif
 }
 
-/* Stores what is left. The words are given a value then, so that nobody keeps registers for the old ones. */
-static __device__ inline void store_rest(const tensor_gemm_arguments *arguments, shared_memory *shared,
-                                         late_tile *late, uint32_t number_of_tile, int consumer)
+/* Nothing waits: the words are given a value, so that nobody keeps registers for the old ones. */
+static __device__ __forceinline__ void forget_words(late_tile *late)
 {
-    while (late->left > 0) {
-        store_late(arguments, shared, late, number_of_tile, consumer);
-    }
 #pragma unroll
     for (int i = 0; i < LATE_WORDS; ++i) {
         late->words[i] = 0;
     }
 }
 
+/*
+ * Stores one more piece of the tile that waits, whose place is `here`. What differs from piece to piece is but which
+ * registers go into the buffer: the rest stands here once. It is worked out after that: registers are few here.
+ */
+static __device__ __forceinline__ void store_late(const tensor_gemm_arguments *arguments,
+                                                  shared_memory *shared, const late_tile *late, int left,
+                                                  const place *here, int bytes, int consumer)
+{
+    standing at = standing_of_thread();
+    unsigned char *buffer = buffer_of(at, shared, consumer, left);
+    if (left == LATE_PIECES) {
+        await_buffers(at, consumer); /* the tile's first pieces may have ended with any */
+    } else {
+        await_buffer_before(at, consumer);
+    }
+    int number = LATE_PIECES - left;
+    if (bytes == 4) {
+        int lane = place_of_32(at);
+#pragma unroll
+        for (int i = 0; i < LATE_PIECES; ++i) {
+            if (i == number) {
+                const int m = (PIECE_COUNT(4) - LATE_PIECES + i) * (ROW_BYTES / 4);
+                fill_32(lane, buffer, &late->words[i * 16], 0, 1, piece_width(m, 4));
+            }
+        }
+        number += PIECE_COUNT(4) - LATE_PIECES;
+    }
+#if STORES_16
+    else {
+        int lane = place_of_16(at);
+#pragma unroll
+        for (int i = 0; i < LATE_PIECES; ++i) {
+            if (i == number) {
+                fill_words(lane, buffer, &late->words[i * 16], piece_width(i * (ROW_BYTES / 2), 2));
+            }
+        }
+    }
+#endif
+    fence_async_shared();
+    meet_storers(consumer);
+    at = standing_of_thread();
+    place_of_tile tile = place_of_storers(&arguments->gemm, part_of_consumer(*here, consumer), at);
+    store_filled(at, arguments, buffer, &tile, number * row_length(bytes), 0, bytes);
+    __syncwarp(); /* instructions of whole warpgroups follow */
+}
+
 #endif
 
 /* ---- Storing at once ---- */
 
-/*
- * Stores a block's last tile where its sums are D's values and the engine knows D, through the stages: what is left to do
- * of most products when the last instruction has ended. It stands behind their loop and does nothing else, for it is run
- * once, and code that has to be fetched first takes longer than its instructions.
- */
-static __device__ __forceinline__ void store_last(const tensor_gemm_arguments *arguments,
-                                                  shared_memory *shared, place here,
-                                                  const float value[WGMMA_SUMS], int bytes, int consumer)
+/* Fills the buffer of a piece whose number is known as the kernel runs. */
+static __device__ __forceinline__ void fill_one(standing at, unsigned char *buffer, const float *value,
+                                                int number, int bytes, int32_t type)
+{
+    const int most = LATE_PIECES > 0 ? PIECE_COUNT(4) - LATE_PIECES : PIECE_COUNT(4); /* the others wait */
+    if (bytes == 4) {
+#pragma unroll
+        for (int i = 0; i < most; ++i) {
+            if (i == number) {
+                fill(at, buffer, value, i, 4, type);
+            }
+        }
+    }
+#if STORES_16 && LATE_PIECES == 0
+    if (bytes == 2) {
+#pragma unroll
+        for (int i = 0; i < PIECE_COUNT(2); ++i) {
+            if (i == number) {
+                fill(at, buffer, value, i, 2, type);
+            }
+        }
+    }
+#endif
+#if STORES_8
+    if (bytes == 1) {
+#pragma unroll
+        for (int i = 0; i < PIECE_COUNT(1); ++i) {
+            if (i == number) {
+                fill(at, buffer, value, i, 1, type);
+            }
+        }
+    }
+#endif
+}
+
+/* Stores the first `count` pieces of a tile by way of the buffers. */
+static __device__ __forceinline__ void store_pieces(standing at, const tensor_gemm_arguments *arguments,
+                                                    shared_memory *shared, const place_of_tile *tile,
+                                                    const float *value, int bytes, int count, int consumer)
 {
     int32_t type = arguments->gemm.epilogue.result_type;
-    standing at = standing_of_thread();
-    place_of_tile tile = place_of_storers(&arguments->gemm, here, at);
-    meet(consumer); /* the stages were every warp's to read */
+#pragma unroll 1
+    for (int number = 0; number < count; ++number) {
+        unsigned char *buffer = buffer_of(at, shared, consumer, number);
+        if (number == 0) {
+            await_buffers(at, consumer);
+        } else {
+            await_buffer_before(at, consumer);
+        }
+        fill_one(at, buffer, value, number, bytes, type);
+        fence_async_shared();
+        meet_storers(consumer);
+        store_filled(at, arguments, buffer, tile, piece_m(number, bytes), piece_n(number, bytes), bytes);
+    }
+}
+
+/*
+ * Stores a tile where the engine knows D. A block's last one, after which nothing is loaded any more, goes through the
+ * stages: the consumer has met, for they were every warp's to read. All pieces stand one behind the other, which is what
+ * most products have left to do when the last instruction has ended; bytes are 4 or 2, a constant.
+ */
+static __device__ __forceinline__ void store_by_engine(standing at, const tensor_gemm_arguments *arguments,
+                                                       shared_memory *shared, const place_of_tile *tile,
+                                                       const float value[WGMMA_SUMS], int bytes, int consumer,
+                                                       int through_stages)
+{
+    int32_t type = arguments->gemm.epilogue.result_type;
 #pragma unroll
     for (int number = 0; number < PIECE_COUNT(bytes); ++number) {
         const int m = piece_m(number, bytes);
         const int width = piece_width(m, bytes);
-        unsigned char *buffer = buffer_of(at, shared, consumer, number % STAGES, 1);
-        if (number >= STAGES) {
+        unsigned char *buffer = through_stages ? stage_for_piece(at, shared, consumer, number)
+                                               : buffer_of(at, shared, consumer, number);
+        if (through_stages ? number >= STAGES : number % BUFFERS == 0) {
             await_buffers(at, consumer);
         }
         fill(at, buffer, value, number, bytes, type);
-        if (width == ROW_BYTES / bytes) {
+        if (width == row_length(bytes)) {
             fence_async_shared();
             meet_storers(consumer);
-            send(at, arguments, buffer, &tile, m, piece_n(number, bytes));
+            send(at, arguments, buffer, tile, m, piece_n(number, bytes));
         } else {
-            destination to = destination_of(&arguments->gemm, &tile, bytes);
+            destination to = destination_of(&arguments->gemm, tile, bytes);
             int rows = to.rows - m < width ? to.rows - m : width;
             int n = piece_n(number, bytes);
             meet_storers(consumer);
@@ -296,27 +321,6 @@ static __device__ __forceinline__ void store_last(const tensor_gemm_arguments *a
                          to.ld_bytes, to.columns - n, rows * bytes);
         }
     }
-}
-
-/* Stores the consumer's share of a tile; with but_late without the results that will be kept. Constants. */
-static __device__ __forceinline__ void store_tile(standing at, const tensor_gemm_arguments *arguments,
-                                                  shared_memory *shared, const place_of_tile *tile,
-                                                  const float value[WGMMA_SUMS], int consumer, int but_late,
-                                                  int last)
-{
-    int bytes = result_bytes(&arguments->gemm);
-    if (bytes == 4) {
-        const int first = PIECE_COUNT(4) - LATE_PIECES;
-        store_values(at, arguments, shared, tile, value, 4, but_late ? first : PIECE_COUNT(4), consumer,
-                     last);
-    } else if (bytes == 2 && !but_late) {
-        store_values(at, arguments, shared, tile, value, 2, PIECE_COUNT(2), consumer, last);
-    }
-#if ELEMENT == ELEMENT_S8 || ELEMENT == ELEMENT_E4M3 || ELEMENT == ELEMENT_E5M2
-    else if (bytes == 1) {
-        store_values(at, arguments, shared, tile, value, 1, PIECE_COUNT(1), consumer, last);
-    }
-#endif
 }
 
 #endif

@@ -63,9 +63,6 @@ static __device__ inline void add_handed(const tensor_gemm_arguments *arguments,
     const float2 *from = handed_sums(arguments, block, consumer);
 #pragma unroll
     for (int i = 0; i < WGMMA_SUMS; i += 2) {
-        if (i % 64 == 0) {
-            __syncwarp(); /* or the compiler has more loads under way than it has registers */
-        }
         float2 two = __ldcg(from + i / 2 * WARPGROUP);
         sum[i] += sum_of_bits(two.x);
         sum[i + 1] += sum_of_bits(two.y);

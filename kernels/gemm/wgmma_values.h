@@ -75,116 +75,207 @@ static __device__ inline int buffer_row_of(standing at, int i) { return at.group
 /* How many of a tile's rows or columns lie in the matrix, where so many are left. */
 static __device__ inline int inside(int64_t left) { return left < WGMMA_N + 64 ? (int)left : WGMMA_N + 64; }
 
-/* An element of C of less than 32 bits. */
-static __device__ inline float load_narrow(const void *c, int64_t index, int32_t type)
+/* ---- What there is to do ---- */
+
+/*
+ * Of a sum that becomes an element of D; nothing of it: it is one, but for the rounding. It is worked out once: the
+ * arguments lie in constant memory, or behind a pointer, and a tile's end would wait for each in turn.
+ */
+enum {
+    SCALES_SUMS = 1,
+    ADDS_C = 2,
+    ADDS_BIAS = 4,
+    BIAS_ALONG_N = 8,
+    SCALES_RESULTS = 16,
+    IN_INTEGERS = 32,
+    ACTIVATION_SHIFT = 8,
+    ALL_TODO = 0xffff
+};
+
+static __device__ inline uint32_t todo_of(const gemm_arguments *gemm)
 {
-#if ELEMENT == ELEMENT_F16 || ELEMENT == ELEMENT_BF16
-    (void)type; /* C is of A's type */
-    return widen(((const element *)c)[index]);
-#else
-    return load_result_as_f32(c, index, type);
+    const epilogue_arguments *epilogue = &gemm->epilogue;
+    if (gemm->partials) {
+        return 0;
+    }
+#if ELEMENT == ELEMENT_S8
+    if (epilogue->result_type == ELEMENT_S32) {
+        int is_plain = scalar_s32(gemm->alpha) == 1 && scalar_s32(gemm->beta) == 0 && !epilogue->bias &&
+                       epilogue->activation == ACTIVATION_NONE;
+        return is_plain ? 0 : IN_INTEGERS;
+    }
+#endif
+    epilogue_scalars scalars = epilogue_scalars_of(epilogue, gemm->alpha, gemm->beta);
+    uint32_t todo = (uint32_t)epilogue->activation << ACTIVATION_SHIFT;
+    todo |= scalars.alpha != 1 ? SCALES_SUMS : 0;
+    todo |= scalars.beta != 0 ? ADDS_C : 0;
+    todo |= epilogue->bias ? ADDS_BIAS : 0;
+    todo |= epilogue->bias && epilogue->bias_along_n ? BIAS_ALONG_N : 0;
+    todo |= scalars.scale_d != 1 ? SCALES_RESULTS : 0;
+    return todo;
+}
+
+/* ---- alpha * sum + (beta * C + bias) ---- */
+
+/* Whether a tile's bias is to be fetched: C is added to it, be there one or not. */
+static __device__ inline int wants_bias(uint32_t todo) { return (todo & (ADDS_C | ADDS_BIAS)) != 0; }
+
+/*
+ * Fetches a tile's bias, or where there is none -0, into shared memory as f32. It takes a while, and is done while the tile
+ * is multiplied. The consumer meets once more before it is read.
+ */
+static __device__ inline void fetch_bias(const gemm_arguments *gemm, place share, float *shared_bias,
+                                         uint32_t todo, int consumer)
+{
+    const epilogue_arguments *epilogue = &gemm->epilogue;
+    int along_n = (todo & BIAS_ALONG_N) != 0;
+    int64_t first = along_n ? share.column : share.row;
+    int64_t left = (along_n ? gemm->n : gemm->m) - first;
+    int count = todo & ADDS_BIAS && along_n == SWAPPED ? 64 : WGMMA_N;
+    int thread = (int)thread_number() % WARPGROUP;
+    first += share.problem * epilogue->stride_bias;
+    meet(consumer); /* everybody has read the last tile's */
+#pragma unroll 1
+    for (int i = thread; i < count; i += WARPGROUP) {
+        float bias = -0.0f;
+        if (todo & ADDS_BIAS && i < left) {
+            bias = load_result_as_f32(epilogue->bias, first + i, epilogue->bias_type);
+        }
+        shared_bias[i] = bias;
+    }
+}
+
+/* Bytes of an element of C. */
+static __device__ inline int size_of(int32_t type)
+{
+    return type == ELEMENT_F32 ? 4 : type == ELEMENT_F16 || type == ELEMENT_BF16 ? 2 : 1;
+}
+
+/* Columns of the sums whose elements of C are under way at a time. */
+#define C_COLUMNS 16
+
+/*
+ * With C, of a type that is a constant; unaligned C and any edge are allowed, so each element is read by itself. A thread's
+ * two rows among the sums are taken one after the other.
+ */
+static __device__ __forceinline__ void add_c(standing at, float value[WGMMA_SUMS], const gemm_arguments *gemm,
+                                             place share, uint32_t todo, const float *shared_bias,
+                                             int32_t type)
+{
+    epilogue_scalars scalars = epilogue_scalars_of(&gemm->epilogue, gemm->alpha, gemm->beta);
+    uint32_t bias_along_rows = forget((todo & ADDS_BIAS) && ((todo & BIAS_ALONG_N) != 0) == SWAPPED);
+    const float *column_bias = shared_bias + column_of(at, 0);
+    int left_m = inside(gemm->m - share.row) - along_m(at, 0);
+    int left_n = inside(gemm->n - share.column) - along_n(at, 0);
+    int64_t first = share.problem * gemm->stride_c + share.row + along_m(at, 0) +
+                    (share.column + along_n(at, 0)) * gemm->ldc;
+#pragma unroll
+    for (int row = 0; row <= 8; row += 8) {
+        int left = row < (SWAPPED ? left_n : left_m) ? (SWAPPED ? left_m : left_n) : 0;
+        const void *line =
+            keep_address((const char *)gemm->c + (first + row * (SWAPPED ? gemm->ldc : 1)) * size_of(type));
+        float row_bias = shared_bias[row_of(at, 0) + row];
+#pragma unroll
+        for (int first_column = 0; first_column < WGMMA_N; first_column += C_COLUMNS) {
+            if (first_column >= left) {
+                continue; /* and the compiler has no loads of the next ones under way */
+            }
+#pragma unroll
+            for (int column = first_column; column < first_column + C_COLUMNS && column < WGMMA_N; ++column) {
+                if (column % 8 > 1) {
+                    continue; /* other lanes' */
+                }
+                float c = 0;
+                if (column < left) {
+                    c = load_result_as_f32(line, SWAPPED ? column : column % 8 * gemm->ldc, type);
+                }
+                const int i = column / 8 * 4 + row / 4 + column % 8;
+                float bias = bias_along_rows ? row_bias : column_bias[column];
+                value[i] = fmaf(scalars.alpha, value[i], fmaf(scalars.beta, c, bias));
+                if (!SWAPPED && column % 8 == 1) {
+                    line = keep_address((const char *)line + 8 * gemm->ldc * size_of(type));
+                }
+            }
+        }
+    }
+}
+
+static __device__ __forceinline__ void add_c_and_bias(standing at, float value[WGMMA_SUMS],
+                                                      const gemm_arguments *gemm, place share, uint32_t todo,
+                                                      const float *shared_bias)
+{
+    int32_t type = gemm->epilogue.result_type;
+    if (type == ELEMENT_F32) {
+        add_c(at, value, gemm, share, todo, shared_bias, ELEMENT_F32);
+        return;
+    }
+#if ELEMENT == ELEMENT_F16 || ELEMENT == ELEMENT_BF16 || ELEMENT == ELEMENT_S8
+    add_c(at, value, gemm, share, todo, shared_bias, ELEMENT);
+#elif ELEMENT != ELEMENT_F32
+    if (type == ELEMENT_BF16) {
+        add_c(at, value, gemm, share, todo, shared_bias, ELEMENT_BF16);
+    } else if (type == ELEMENT_F16) {
+        add_c(at, value, gemm, share, todo, shared_bias, ELEMENT_F16);
+    } else {
+        add_c(at, value, gemm, share, todo, shared_bias, ELEMENT_E4M3);
+    }
 #endif
 }
 
-/* Adds beta * C; unaligned C and any edge are allowed, so each element is read by itself. */
-static __device__ inline void add_c(standing at, float value[WGMMA_SUMS], const gemm_arguments *gemm,
-                                    place share, float beta)
+static __device__ __forceinline__ void add_bias(standing at, float value[WGMMA_SUMS], float alpha,
+                                                uint32_t todo, const float *shared_bias)
 {
-    int32_t type = gemm->epilogue.result_type;
-    int64_t first = share.problem * gemm->stride_c + share.row + share.column * gemm->ldc;
-    int rows = inside(gemm->m - share.row);
-    int columns = inside(gemm->n - share.column);
-#pragma unroll
-    for (int i = 0; i < WGMMA_SUMS; ++i) {
-        if (i % 16 == 0) {
-            __syncwarp(); /* or the compiler has more loads under way than it has registers */
-        }
-        if (along_m(at, i) < rows && along_n(at, i) < columns) {
-            int64_t index = first + along_m(at, i) + along_n(at, i) * gemm->ldc;
-            float c =
-                type == ELEMENT_F32 ? ((const float *)gemm->c)[index] : load_narrow(gemm->c, index, type);
-            value[i] = fmaf(beta, c, value[i]);
-        }
-    }
-}
-
-/* Adds the bias, read once into shared memory as f32. */
-static __device__ inline void add_bias(standing at, float value[WGMMA_SUMS], const gemm_arguments *gemm,
-                                       place share, float *shared_bias, int consumer)
-{
-    const epilogue_arguments *epilogue = &gemm->epilogue;
-    int64_t first = epilogue->bias_along_n ? share.column : share.row;
-    int64_t left = (epilogue->bias_along_n ? gemm->n : gemm->m) - first;
-    int count = epilogue->bias_along_n == SWAPPED ? 64 : WGMMA_N;
-    meet(consumer); /* everybody has read the last tile's */
-    for (int i = at.thread; i < count; i += WARPGROUP) {
-        shared_bias[i] =
-            i < left ? load_result_as_f32(epilogue->bias, share.problem * epilogue->stride_bias + first + i,
-                                          epilogue->bias_type)
-                     : 0;
-    }
-    meet(consumer);
-    if (epilogue->bias_along_n == SWAPPED) {
+    if (((todo & BIAS_ALONG_N) != 0) == SWAPPED) {
         float low = shared_bias[row_of(at, 0)];
         float high = shared_bias[row_of(at, 2)];
 #pragma unroll
         for (int i = 0; i < WGMMA_SUMS; ++i) {
-            value[i] += i % 4 < 2 ? low : high;
+            value[i] = fmaf(alpha, value[i], i % 4 < 2 ? low : high);
         }
     } else {
 #pragma unroll
         for (int i = 0; i < WGMMA_SUMS; i += 4) {
             float2 both = *(const float2 *)&shared_bias[column_of(at, i)];
-            value[i] += both.x;
-            value[i + 1] += both.y;
-            value[i + 2] += both.x;
-            value[i + 3] += both.y;
+            value[i] = fmaf(alpha, value[i], both.x);
+            value[i + 1] = fmaf(alpha, value[i + 1], both.y);
+            value[i + 2] = fmaf(alpha, value[i + 2], both.x);
+            value[i + 3] = fmaf(alpha, value[i + 3], both.y);
         }
     }
 }
 
-/* Whether the sums are D's values as they are. */
-static __device__ inline int epilogue_is_plain(const gemm_arguments *gemm)
+/* ---- Sums become D's values ---- */
+
+static __device__ __forceinline__ void scale(float value[WGMMA_SUMS], float factor)
 {
-    const epilogue_arguments *epilogue = &gemm->epilogue;
-    if (gemm->partials) {
-        return 1;
+#pragma unroll
+    for (int i = 0; i < WGMMA_SUMS; ++i) {
+        value[i] *= factor;
     }
-#if ELEMENT == ELEMENT_S8
-    if (epilogue->result_type == ELEMENT_S32) {
-        return scalar_s32(gemm->alpha) == 1 && scalar_s32(gemm->beta) == 0 && !epilogue->bias &&
-               epilogue->activation == ACTIVATION_NONE;
-    }
-#endif
-    epilogue_scalars scalars = epilogue_scalars_of(epilogue, gemm->alpha, gemm->beta);
-    return scalars.alpha == 1 && scalars.beta == 0 && scalars.scale_d == 1 && !epilogue->bias &&
-           epilogue->activation == ACTIVATION_NONE;
 }
 
 /* Everything but the rounding: value holds the sums, and then D's elements. */
-static __device__ inline void finish_values(standing at, float value[WGMMA_SUMS], const gemm_arguments *gemm,
-                                            place share, float *shared_bias, int consumer)
+static __device__ __forceinline__ void finish_values(standing at, float value[WGMMA_SUMS],
+                                                     const gemm_arguments *gemm, place share, uint32_t todo,
+                                                     const float *shared_bias, int consumer)
 {
-    const epilogue_arguments *epilogue = &gemm->epilogue;
-    epilogue_scalars scalars = epilogue_scalars_of(epilogue, gemm->alpha, gemm->beta);
-    if (scalars.alpha != 1) {
-#pragma unroll
-        for (int i = 0; i < WGMMA_SUMS; ++i) {
-            value[i] *= scalars.alpha;
+    float alpha = 1;
+    if (todo & SCALES_SUMS) {
+        alpha = epilogue_scalars_of(&gemm->epilogue, gemm->alpha, gemm->beta).alpha;
+    }
+    if (wants_bias(todo)) {
+        meet(consumer); /* all have fetched it */
+        if (todo & ADDS_C) {
+            add_c_and_bias(at, value, gemm, share, todo, shared_bias);
+        } else {
+            add_bias(at, value, alpha, todo, shared_bias);
         }
+    } else if (todo & SCALES_SUMS) {
+        scale(value, alpha);
     }
-    if (scalars.beta != 0) {
-        add_c(at, value, gemm, share, scalars.beta);
-    }
-    if (epilogue->bias) {
-        add_bias(at, value, gemm, share, shared_bias, consumer);
-    }
-    activate_all(value, WGMMA_SUMS, epilogue->activation);
-    if (scalars.scale_d != 1) {
-#pragma unroll
-        for (int i = 0; i < WGMMA_SUMS; ++i) {
-            value[i] *= scalars.scale_d;
-        }
+    activate_all(value, WGMMA_SUMS, (int32_t)(todo >> ACTIVATION_SHIFT));
+    if (todo & SCALES_RESULTS) {
+        scale(value, scalar_f32(gemm->epilogue.scale_d));
     }
 }
 
@@ -226,30 +317,30 @@ static __device__ inline void finish_integers(standing at, wgmma_sum sum[WGMMA_S
 
 #endif
 
-/* The sums become D's values, but for the rounding, where they are not with `plain`. Integers become f32 or stay. */
+/* The sums become D's values, but for the rounding. Integers become f32 or stay. */
 static __device__ __forceinline__ void values_of_sums(standing at, const gemm_arguments *gemm, place share,
                                                       wgmma_sum sum[WGMMA_SUMS], float value[WGMMA_SUMS],
-                                                      float *shared_bias, int consumer, int plain)
+                                                      uint32_t todo, const float *shared_bias, int consumer)
 {
 #if ELEMENT == ELEMENT_S8
-    int floats = !gemm->partials && gemm->epilogue.result_type != ELEMENT_S32;
-    if (!plain && !floats) {
+    if (todo & IN_INTEGERS) {
         finish_integers(at, sum, gemm, share);
     }
+    int floats = !gemm->partials && gemm->epilogue.result_type != ELEMENT_S32;
 #pragma unroll
     for (int i = 0; i < WGMMA_SUMS; ++i) {
         value[i] = floats ? (float)sum[i] : __int_as_float(sum[i]);
     }
-    if (!plain && floats) {
-        finish_values(at, value, gemm, share, shared_bias, consumer);
+    if (todo & ~(uint32_t)IN_INTEGERS) {
+        finish_values(at, value, gemm, share, todo, shared_bias, consumer);
     }
 #else
 #pragma unroll
     for (int i = 0; i < WGMMA_SUMS; ++i) {
         value[i] = sum[i];
     }
-    if (!plain) {
-        finish_values(at, value, gemm, share, shared_bias, consumer);
+    if (__builtin_expect(todo != 0, 0)) {
+        finish_values(at, value, gemm, share, todo, shared_bias, consumer);
     }
 #endif
 }

@@ -40,8 +40,11 @@ static __device__ inline uint32_t count_clusters(void) { return gridDim.x / CLUS
 #if STREAM
 static __device__ inline uint32_t steps_of_tile(const gemm_arguments *gemm)
 {
-    return (uint32_t)((gemm->k + TILE_K - 1) / TILE_K);
+    return ((uint32_t)gemm->k + TILE_K - 1) / TILE_K; /* k is less than 2^31, as the engine has it */
 }
+
+/* Whether a thread alone loads, which then may not ask the others of its warp: see WARP_GOES_ALONG. */
+static __device__ inline uint32_t same_for_all(uint32_t number) { return PLANES < 3 ? keep(number) : number; }
 
 /* Where the share of a cluster begins, which is where the one before ends. */
 static __device__ inline uint32_t share_begin(const tensor_gemm_arguments *arguments, uint32_t cluster)
@@ -59,8 +62,8 @@ static __device__ inline walk walk_begin(const tensor_gemm_arguments *arguments,
     at.begin = 0;
     at.end = 0;
     if (reads && arguments->stream_tiles > 0) {
-        at.begin = share_begin(arguments, this_cluster());
-        at.end = share_begin(arguments, this_cluster() + 1);
+        at.begin = same_for_all(share_begin(arguments, this_cluster()));
+        at.end = same_for_all(share_begin(arguments, this_cluster() + 1));
         at.tile += (uint32_t)arguments->stream_tiles;
     }
 #else

@@ -62,10 +62,25 @@ static __device__ inline uint32_t forget(uint32_t number)
 }
 
 /*
- * The same number, which all lanes of the warp have, kept in a register from here on: what comes out of a shuffle is not
- * worked out anew where it is used, as addresses of shared memory else are.
+ * The same number, which all lanes of the warp have, kept in a register from here on: it is not worked out anew where it
+ * is used, as addresses of shared memory else are. And the compiler knows from here on that all lanes have the same, so
+ * that what follows from it may stay in the registers that a warp has in common, as descriptors of the tensor unit must:
+ * where loops end by such numbers alone, no step moves a descriptor there (PTX ISA, "redux.sync").
  */
-static __device__ inline uint32_t keep(uint32_t number) { return __shfl_sync(0xffffffffu, number, 0); }
+static __device__ inline uint32_t keep(uint32_t number)
+{
+    uint32_t all;
+    asm volatile("redux.sync.or.b32 %0, %1, 0xffffffff;" : "=r"(all) : "r"(number));
+    return all;
+}
+
+/* The same address, kept in registers: what lies near it is then a constant away from it, not worked out anew. */
+static __device__ inline const void *keep_address(const void *address)
+{
+    uint64_t global;
+    asm volatile("cvta.to.global.u64 %0, %1;" : "=l"(global) : "l"(address));
+    return (const void *)__cvta_global_to_generic(global);
+}
 
 /* 1 for one lane of the warp, all of which ask: the compiler then knows that it is one (PTX ISA, "elect.sync"). */
 static __device__ inline int is_elected(void)
