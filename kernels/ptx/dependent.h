@@ -14,7 +14,11 @@ static __device__ inline void wait_for_kernels_before(void)
 #endif
 }
 
-/* Lets the next kernel's blocks begin where there is room, once all blocks of this one have come here. */
+/*
+ * Lets the next kernel's blocks begin where there is room, once all blocks of this one have come here. Where several blocks
+ * fit a multiprocessor that is after they have waited: kernels that let each other begin before would fill the device with
+ * blocks that wait, and those that run would find no room but side by side on a few multiprocessors.
+ */
 static __device__ inline void let_next_kernel_begin(void)
 {
 #if __CUDA_ARCH__ >= 900

@@ -141,9 +141,6 @@ void kernels_unload(struct cuda_device *device);
 /* Launches on the row's own block shape and shared memory. */
 carat_status kernel_launch(struct cuda_device *device, const struct kernel *kernel, int64_t blocks,
                            const void *arguments, CUstream stream);
-/* The same of a plan's first kernel. */
-carat_status kernel_launch_first(struct cuda_device *device, const struct kernel *kernel, int64_t blocks,
-                                 const void *arguments, CUstream stream);
 
 /* ---- What products of two planes have left to others (count_left.c) ---- */
 

@@ -99,9 +99,9 @@ void kernels_unload(struct cuda_device *device)
     }
 }
 
-/* May begin before the kernels before it have ended, where it says so itself. */
-static carat_status launch(struct cuda_device *device, const struct kernel *kernel, int64_t blocks,
-                           const void *arguments, CUstream stream, bool early_here)
+/* May begin before the kernels before it have ended, where it says that it waits for them itself. */
+carat_status kernel_launch(struct cuda_device *device, const struct kernel *kernel, int64_t blocks,
+                           const void *arguments, CUstream stream)
 {
     if (blocks < 1 || blocks > INT32_MAX) {
         return fail(CARAT_UNSUPPORTED, "kernel %s would need %" PRId64 " blocks, but a grid has at most %d",
@@ -111,7 +111,7 @@ static carat_status launch(struct cuda_device *device, const struct kernel *kern
     CARAT_TRY(kernel_load(device, kernel, &function));
     CUlaunchAttribute early = {.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
                                .value = {.programmaticStreamSerializationAllowed = 1}};
-    bool may_start_early = early_here && kernel->early &&
+    bool may_start_early = kernel->early &&
                            device->base.traits.compute_capability == EARLY_CAPABILITY &&
                            driver.version >= EARLY_DRIVER;
     CUlaunchConfig config = {
@@ -129,19 +129,6 @@ static carat_status launch(struct cuda_device *device, const struct kernel *kern
     /* The driver copies the argument; it only takes it without const. */
     void *parameters[] = {(void *)(uintptr_t)arguments};
     return DRIVER(device, cuLaunchKernelEx(&config, function, parameters, NULL));
-}
-
-carat_status kernel_launch(struct cuda_device *device, const struct kernel *kernel, int64_t blocks,
-                           const void *arguments, CUstream stream)
-{
-    return launch(device, kernel, blocks, arguments, stream, true);
-}
-
-carat_status kernel_launch_first(struct cuda_device *device, const struct kernel *kernel, int64_t blocks,
-                                 const void *arguments, CUstream stream)
-{
-    /* The copy engine's rows have barriers to make before they wait. Others gain nothing, and such launches cost. */
-    return launch(device, kernel, blocks, arguments, stream, kernel->tensor_maps != 0);
 }
 
 /* ---- For the command line and the bench ---------------------------------------------------- */

@@ -146,8 +146,7 @@ static carat_status multiply_launch(struct cuda_device *device, const struct pla
         int64_t at_once = (int64_t)device->base.traits.multiprocessors * kernel_most_resident(kernel);
         blocks = blocks < at_once ? blocks : at_once;
     }
-    return kernel == plan->steps[0].kernel ? kernel_launch_first(device, kernel, blocks, &arguments, stream)
-                                           : kernel_launch(device, kernel, blocks, &arguments, stream);
+    return kernel_launch(device, kernel, blocks, &arguments, stream);
 }
 
 static carat_status reduce_launch(struct cuda_device *device, const struct plan *plan,
@@ -231,7 +230,7 @@ static carat_status pack_launch(struct cuda_device *device, const struct plan *p
     }
     /* The plan has counted both: they fit a grid together. */
     arguments.blocks_a = (int32_t)blocks_a;
-    return reads_ab ? kernel_launch_first(device, kernel, blocks_a + blocks_b, &arguments, stream) : CARAT_OK;
+    return reads_ab ? kernel_launch(device, kernel, blocks_a + blocks_b, &arguments, stream) : CARAT_OK;
 }
 
 /* Blocks of a split: in proportion to what they write, one an operand at least, as many as the device holds at most. */
@@ -349,8 +348,7 @@ static carat_status split_launch(struct cuda_device *device, const struct plan *
     };
     splitting->a = arguments.a.to;
     splitting->b = arguments.b.to;
-    return safe ? kernel_launch(device, kernel, blocks, &arguments, stream)
-                : kernel_launch_first(device, kernel, blocks, &arguments, stream);
+    return kernel_launch(device, kernel, blocks, &arguments, stream);
 }
 
 /* A product of what stands in the workspace, or, of a rescue, of A and B themselves. */
