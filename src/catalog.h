@@ -52,6 +52,7 @@ struct kernel {
     int warp_n;
     int thread_m;
     int thread_n;
+    int lanes_m; /* lanes of a warp along m, where each thread has elements of D of its own; else 0 */
     int vector;
     int copy_parts;
     int band;          /* tiles of m high in which a transpose walks its tiles */

@@ -74,6 +74,16 @@
 #define DIRECT_ELEMENT_CYCLES 0.15
 #define LATER_CHUNK_CYCLES 1200.0
 /*
+ * Rows whose threads have elements of D to themselves: cycles before and after all, of one tile more, of an element more of
+ * a thread, and of the loads of as many k as are on the way together.
+ */
+#define BRIEF_CYCLES 300.0
+#define BRIEF_TILE_CYCLES 300.0
+#define BRIEF_ELEMENT_CYCLES 60.0
+#define BRIEF_CHUNK_CYCLES 700.0
+#define BRIEF_LOADS 8 /* of one element, */
+#define BRIEF_WARP 32 /* or of a warp's B, where a thread has several */
+/*
  * Thin rows: cycles before the first round of k and after the last, of a round, in which the warps fetch
  * TILE_K of k, and where each warp has all of k for itself. By multiply-adds of the plain unit each column
  * costs more. How much longer it takes where what is narrower than a word begins anywhere, and what one more
@@ -267,6 +277,15 @@ static double direct_cycles(const struct kernel *kernel, double k, double mine)
     return DIRECT_CYCLES + mine * (DIRECT_TILE_CYCLES + stored) + later * LATER_CHUNK_CYCLES;
 }
 
+/* The same of a row whose threads wait for nobody. */
+static double brief_cycles(const struct kernel *kernel, double k, double mine)
+{
+    double ahead = kernel->thread_n > 1 ? (double)BRIEF_WARP / kernel->thread_n : BRIEF_LOADS;
+    double chunks = fmax(1, ceil(k / ahead)) * ceil(mine / kernel_most_resident(kernel));
+    double tile = BRIEF_TILE_CYCLES + BRIEF_ELEMENT_CYCLES * (kernel->thread_n - 1);
+    return BRIEF_CYCLES + mine * tile + chunks * BRIEF_CHUNK_CYCLES;
+}
+
 /* ---- All of it ---- */
 
 static double product_cycles(const struct device_traits *traits, const struct candidate *candidate,
@@ -298,6 +317,9 @@ static double product_cycles(const struct device_traits *traits, const struct ca
     }
     if (kernel_is_thin(kernel)) {
         return fmax(mine * fmax(multiply, fetch), thin_cycles(kernel, p, used_k, mine));
+    }
+    if (kernel_is_brief(kernel)) {
+        return brief_cycles(kernel, k, mine);
     }
     if (kernel_is_direct(kernel)) {
         return mine * fmax(multiply, fetch) + direct_cycles(kernel, k, mine);

@@ -152,6 +152,8 @@ bool kernel_is_thin(const struct kernel *kernel)
 
 bool kernel_is_direct(const struct kernel *kernel) { return kernel->k_limit > 0; }
 
+bool kernel_is_brief(const struct kernel *kernel) { return kernel->lanes_m > 0; }
+
 bool kernel_has_consumers(const struct kernel *kernel) { return kernel->consumers > 0; }
 
 bool kernel_is_dots(const struct kernel *kernel) { return kernel_is_thin(kernel) && kernel->stages == 1; }

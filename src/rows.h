@@ -52,6 +52,9 @@ bool kernel_is_thin(const struct kernel *kernel);
 /* Whether a row is for short k, from memory to D with nothing between: it multiplies no k that is not there. */
 bool kernel_is_direct(const struct kernel *kernel);
 
+/* Whether it is such a row whose threads have elements of D to themselves, and wait for nobody. */
+bool kernel_is_brief(const struct kernel *kernel);
+
 /* Whether a thin row fetches all that it has of k at once: for small products. */
 bool kernel_is_dots(const struct kernel *kernel);
 
