@@ -26,7 +26,9 @@
 enum {
     LANES_N = 32 / LANES_M,
     WARPS_M = TILE_M / LANES_M,
-    AHEAD = THREAD_N == 1 ? 8 : 32 / THREAD_N, /* with several columns a warp fetches as many of B as it has lanes */
+    AHEAD = THREAD_N == 1
+                ? 8
+                : 32 / THREAD_N, /* with several columns a warp fetches as many of B as it has lanes */
     BAND = 8
 };
 
@@ -75,8 +77,8 @@ static __device__ inline operands operands_of(const gemm_arguments *gemm, const 
     int64_t row = least(share->row + at.row, gemm->m - 1);
     int64_t column = least(share->column + at.column + at.lane % THREAD_N, gemm->n - 1);
     of.a = (const element *)gemm->a + share->problem * gemm->stride_a + share->k_begin * of.a_k + row * a_row;
-    of.b = (const element *)gemm->b + share->problem * gemm->stride_b +
-           (share->k_begin + of.k) * of.b_k + column * b_column;
+    of.b = (const element *)gemm->b + share->problem * gemm->stride_b + (share->k_begin + of.k) * of.b_k +
+           column * b_column;
     return of;
 }
 

@@ -111,8 +111,7 @@ carat_status kernel_launch(struct cuda_device *device, const struct kernel *kern
     CARAT_TRY(kernel_load(device, kernel, &function));
     CUlaunchAttribute early = {.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
                                .value = {.programmaticStreamSerializationAllowed = 1}};
-    bool may_start_early = kernel->early &&
-                           device->base.traits.compute_capability == EARLY_CAPABILITY &&
+    bool may_start_early = kernel->early && device->base.traits.compute_capability == EARLY_CAPABILITY &&
                            driver.version >= EARLY_DRIVER;
     CUlaunchConfig config = {
         .gridDimX = (unsigned)blocks,
