@@ -112,14 +112,14 @@ static __device__ __forceinline__ void add_products(accumulator sum[THREAD_N], c
     if (of->k < length) {
         own = __ldg(of->b);
     }
-    accumulator y = widen(own);
+    uint32_t y = __float_as_uint(widen(own));
 #pragma unroll
     for (int k = 0; k < AHEAD; ++k) {
         if (k < length) {
 #pragma unroll
             for (int c = 0; c < THREAD_N; ++c) {
-                accumulator one = __shfl_sync(0xffffffffu, y, k * THREAD_N + c);
-                sum[c] = multiply_add(widen(x[k]), one, sum[c]);
+                uint32_t one = __shfl_sync(0xffffffffu, y, k * THREAD_N + c);
+                sum[c] = multiply_add(widen(x[k]), __uint_as_float(one), sum[c]);
             }
         }
     }

@@ -634,7 +634,7 @@ uint32_t cuda_warp_max(int line, uint32_t value)
     return value;
 }
 
-uint32_t cuda_shuffle_xor(int line, uint32_t word, int bits)
+uint32_t cuda_shuffle(int line, uint32_t word, int lane)
 {
     int current = run.current;
     if (run.count % WARP) {
@@ -642,9 +642,14 @@ uint32_t cuda_shuffle_xor(int line, uint32_t word, int bits)
     }
     run.fragments[current].word = word;
     cuda_wait_for_warp(line);
-    uint32_t other = run.fragments[current ^ bits].word;
+    uint32_t other = run.fragments[current / WARP * WARP + lane].word;
     cuda_wait_for_warp(line);
     return other;
+}
+
+uint32_t cuda_shuffle_xor(int line, uint32_t word, int bits)
+{
+    return cuda_shuffle(line, word, run.current % WARP ^ bits);
 }
 
 /* The bits below the tenth of the fraction are rounded away, to nearest, ties away from zero. */

@@ -193,6 +193,10 @@ uint32_t cuda_warp_max(int line, uint32_t value);
 #define __shfl_xor_sync(mask, word, bits) cuda_shuffle_xor(__LINE__, word, bits)
 uint32_t cuda_shuffle_xor(int line, uint32_t word, int bits);
 
+/* The same of the one with that number. */
+#define __shfl_sync(mask, word, lane) cuda_shuffle(__LINE__, word, lane)
+uint32_t cuda_shuffle(int line, uint32_t word, int lane);
+
 #define ldmatrix_x4(to, row) cuda_ldmatrix_x4(__LINE__, to, row)
 void cuda_ldmatrix_x4(int line, uint32_t to[4], const void *row);
 #define ldmatrix_x4_trans(to, row) cuda_ldmatrix_x4_trans(__LINE__, to, row)
