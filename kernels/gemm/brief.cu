@@ -91,7 +91,7 @@ static __device__ __forceinline__ void add_products(accumulator sum[THREAD_N], c
     for (int k = 0; k < AHEAD; ++k) {
         x[k] = 0;
         if (k < length) {
-            x[k] = __ldg(of->a + k * of->a_k);
+            x[k] = of->a[k * of->a_k];
         }
     }
 #if THREAD_N == 1
@@ -100,7 +100,7 @@ static __device__ __forceinline__ void add_products(accumulator sum[THREAD_N], c
     for (int k = 0; k < AHEAD; ++k) {
         y[k] = 0;
         if (k < length) {
-            y[k] = __ldg(of->b + k * of->b_k);
+            y[k] = of->b[k * of->b_k];
         }
     }
 #pragma unroll
@@ -110,7 +110,7 @@ static __device__ __forceinline__ void add_products(accumulator sum[THREAD_N], c
 #else
     element own = 0;
     if (of->k < length) {
-        own = __ldg(of->b);
+        own = of->b[0];
     }
     uint32_t y = __float_as_uint(widen(own));
 #pragma unroll
@@ -179,7 +179,7 @@ static __device__ inline int lets_all_begin(const gemm_arguments *gemm)
     return THREAD_N > 1 ? gemm->k == 1 : gridDim.x <= few && gemm->k <= 16;
 }
 
-KERNEL __launch_bounds__(THREADS_X) KERNEL_NAME(const gemm_arguments arguments)
+KERNEL __launch_bounds__(THREADS_X, MIN_BLOCKS) KERNEL_NAME(const gemm_arguments arguments)
 {
     const gemm_arguments *gemm = &arguments;
     if (lets_all_begin(gemm)) {

@@ -536,6 +536,11 @@ typedef struct consumer_state {
 } consumer_state;
 
 #define BIAS_IS_DUE (1u << 8)
+/*
+ * With planes: the warp left its part of that tile alone, and has nothing to store. It goes the way of the others all the
+ * same, for the tensor unit's instructions are of a whole warpgroup, which has to come to the same ones.
+ */
+#define LEFT_ALONE (1u << 9)
 
 /* Bytes of an element of D, or of the sums that are stored instead; whether the producer tells places, and loads. */
 #define BYTES_SHIFT 16
@@ -577,11 +582,18 @@ static __device__ __forceinline__ void fetch_due_bias(consumer_state *self)
 static __device__ __forceinline__ void store_some_late(consumer_state *self)
 {
 #if LATE_WORDS > 0
-    if (self->waits % BIAS_IS_DUE == 0) {
+    uint32_t left = self->waits % BIAS_IS_DUE;
+    if (left == 0) {
         return;
     }
-    int left = (int)(self->waits-- % BIAS_IS_DUE);
-    store_late(self->arguments, self->shared, &self->late, left, place_of_number(self, self->pieces - 1),
+    --self->waits;
+#if PLANES > 1
+    if (self->waits & LEFT_ALONE) {
+        self->waits -= left == 1 ? LEFT_ALONE : 0;
+        return;
+    }
+#endif
+    store_late(self->arguments, self->shared, &self->late, (int)left, place_of_number(self, self->pieces - 1),
                bytes_of_result(self), self->number);
 #else
     (void)self;
@@ -953,8 +965,9 @@ static __device__ inline void consume(const tensor_gemm_arguments *arguments, sh
             meet(consumer); /* they were every warp's to read */
         }
 #if PLANES > 1
-        if (left_alone) {
-            continue; /* this warp, not the others */
+        if (left_alone) { /* this warp, not the others */
+            self.waits = LATE_WORDS > 0 && !goes_through_stages(&self, last) ? LATE_PIECES | LEFT_ALONE : 0;
+            continue;
         }
 #endif
         store_tile(&self, at, here, value, last);

@@ -297,7 +297,7 @@ static __device__ inline void finish_integers(standing at, wgmma_sum sum[WGMMA_S
 #pragma unroll
     for (int i = 0; i < WGMMA_SUMS; ++i) {
         if (i % 16 == 0) {
-            __syncwarp(); /* as in add_c */
+            __syncwarp(); /* and the compiler has no loads of the next ones under way */
         }
         uint32_t value = alpha * (uint32_t)sum[i];
         if (along_m(at, i) < rows && along_n(at, i) < columns) {
