@@ -28,7 +28,7 @@ LEAST = {
     pages.transfers: 30,
     pages.errors_of_sums: 21,
     pages.kernels_that_move_memory: 26,
-    pages.parts_in_registers: 20,
+    pages.parts_in_registers: 16,
     pages.rates_of_close: 12,
     pages.errors_beside_cublas: 2,
 }
