@@ -22,7 +22,7 @@ static const struct device_traits h200 = {.kind = CARAT_DEVICE_CUDA,
                                           .name = "NVIDIA H200"};
 
 /* Every so many shapes are looked at, all types among them. */
-enum { STRIDE = 3, MOST_WAYS = 32 };
+enum { STRIDE = 7, MOST_WAYS = 32 };
 
 /* What the choices of all shapes so far took, over the best way that was measured. */
 struct judged {
