@@ -1,6 +1,8 @@
 # Reads kernels/catalog.txt, and gives
 #   carat_catalog_table(OUTPUT FILE IMAGES DIRECTORY|"" TARGETS VAR)
-# the C table of all rows, and, where nvcc is there, one fat binary a row.
+# the C table of all rows, and, where nvcc is there, one fat binary a row; and
+#   carat_catalog_standin(OUTPUT FILE)
+# the same with words in the place of images, for who plans and needs no device.
 #
 # A row is: name source arch KEY=VALUE ...   A VALUE that is no number is the word KEY_VALUE.
 
@@ -143,4 +145,23 @@ function(carat_catalog_table file images targets)
         "const int carat_catalog_count = sizeof(carat_catalog) / sizeof(carat_catalog[0]);\n")
     file(GENERATE OUTPUT ${file} CONTENT "${content}")
     set(${targets} "${outputs}" PARENT_SCOPE)
+endfunction()
+
+# Each stand-in image says which row it is of, and for which least architecture.
+function(carat_catalog_standin file)
+    set(rows "")
+    set(images "")
+    foreach(row IN LISTS CARAT_ROWS)
+        string(REPLACE "|" ";" fields "${row}")
+        list(POP_FRONT fields name source arch)
+        string(REGEX MATCH "^[0-9]+" least "${arch}")
+        carat_row_initializer("${row}" image_${name} text)
+        string(APPEND rows "${text}")
+        string(APPEND images "static const unsigned char image_${name}[] = \"stand-in image of ${name} for ${least}\";\n"
+            "#define image_${name}_end (image_${name} + sizeof image_${name})\n")
+    endforeach()
+    file(GENERATE OUTPUT ${file} CONTENT
+        "/* Made by cmake/catalog.cmake from kernels/catalog.txt. */\n#include \"catalog.h\"\n\n${images}
+const struct kernel carat_catalog[] = {\n${rows}    {.name = NULL}};\n
+const int carat_catalog_count = sizeof(carat_catalog) / sizeof(carat_catalog[0]) - 1;\n")
 endfunction()

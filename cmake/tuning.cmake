@@ -1,28 +1,34 @@
-# carat_tuning_tables(FILE): writes a C file that embeds every table of tuning/, as carat_tunings.
+# carat_tuning_tables(FILE LEARN): writes a C file with what the program LEARN makes of every table of tuning/, as
+# carat_tunings.
 
-function(carat_tuning_tables file)
+function(carat_tuning_tables file learn)
     file(GLOB tables CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tuning/*.txt)
-    # The C file changes with every table, so that it is compiled anew.
-    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${tables})
+    set(images "")
     set(assembly "")
     set(declarations "")
     set(entries "")
-    set(number 0)
     foreach(table IN LISTS tables)
-        get_filename_component(name ${table} NAME)
-        file(SHA256 ${table} hash)
-        set(symbol carat_tuning_${number})
-        math(EXPR number "${number} + 1")
+        get_filename_component(name ${table} NAME_WE)
+        set(image ${PROJECT_BINARY_DIR}/tuning/${name}.image)
+        add_custom_command(
+            OUTPUT ${image}
+            COMMAND ${CMAKE_COMMAND} -E make_directory ${PROJECT_BINARY_DIR}/tuning
+            COMMAND ${learn} ${table} ${image}
+            DEPENDS ${learn} ${table}
+            COMMENT "Learning from tuning/${name}.txt"
+            VERBATIM)
+        list(APPEND images ${image})
+        string(MAKE_C_IDENTIFIER carat_tuning_${name} symbol)
         string(APPEND assembly
-            "        \".hidden ${symbol}\\n.global ${symbol}\\n${symbol}:\\n.incbin \\\"${table}\\\"\\n\"\n"
-            "        \".hidden ${symbol}_end\\n.global ${symbol}_end\\n${symbol}_end:\\n\"\n")
-        string(APPEND declarations "extern const char ${symbol}[], ${symbol}_end[];\n")
-        string(APPEND entries "    {\"tuning/${name}\", ${symbol}, ${symbol}_end}, /* ${hash} */\n")
+            "        \".balign 64\\n.hidden ${symbol}\\n.global ${symbol}\\n${symbol}:\\n.incbin \\\"${image}\\\"\\n\"\n")
+        string(APPEND declarations "extern const unsigned char ${symbol}[];\n")
+        string(APPEND entries "${symbol}, ")
     endforeach()
     set(content "/* Made by cmake/tuning.cmake from tuning/. */\n#include \"tuning.h\"\n\n")
     if(assembly)
         string(APPEND content "__asm__(\".section .rodata\\n\"\n${assembly}        \".previous\\n\");\n\n${declarations}\n")
     endif()
-    string(APPEND content "const struct tuning_source carat_tunings[] = {\n${entries}    {NULL, NULL, NULL},\n};\n")
+    string(APPEND content "const unsigned char *const carat_tunings[] = {${entries}NULL};\n")
     file(GENERATE OUTPUT ${file} CONTENT "${content}")
+    set_source_files_properties(${file} PROPERTIES OBJECT_DEPENDS "${images}")
 endfunction()

@@ -99,5 +99,5 @@ double candidate_cycles(const struct search *search, struct candidate *candidate
     } else if (candidate->pack) {
         cycles += packing_cycles(traits, p, candidate);
     }
-    return cycles * way_factor(search->near, candidate);
+    return cycles * way_factor(search->near, candidate, cycles, search_cutoff(search, candidate));
 }

@@ -117,16 +117,20 @@ bool is_like_samples(const struct problem *p)
            (double)p->m * (double)p->n * (double)p->batch * (double)p->k < MOST_SAMPLED_WORK;
 }
 
-double way_factor(const struct ways_near *near, struct candidate *candidate)
+double way_factor(struct ways_near *near, struct candidate *candidate, double foreseen, double cutoff)
 {
     if (!near) {
         return 1;
     }
+    bool shares = candidate->stream_tiles > 0;
     double factor;
     candidate->surveyed = candidate->surveyed || ways_know_problem(near);
-    candidate->timed = ways_timed(near, candidate->parts, candidate->stream_tiles > 0, &factor);
+    candidate->timed = ways_timed(near, candidate->parts, shares, &factor);
     if (!candidate->timed) {
-        factor = ways_factor(near, candidate->parts, candidate->stream_tiles > 0);
+        factor = ways_least_factor(near, shares);
+        if (foreseen * factor < cutoff) {
+            factor = ways_factor(near, candidate->parts, shares);
+        }
     }
     candidate->corrected = candidate->corrected || factor != 1;
     return factor;

@@ -29,7 +29,10 @@ struct way_place place_of_way(const struct problem *p, const struct candidate *t
  */
 bool is_like_samples(const struct problem *p);
 
-/* How much longer than foreseen such ways took; near may be NULL. */
-double way_factor(const struct ways_near *near, struct candidate *candidate);
+/*
+ * How much longer than foreseen such a way took; near may be NULL. Where it would take `cutoff` cycles or more in any case, as
+ * so many are foreseen, that is not looked at closely: then the factor is the least that it could be.
+ */
+double way_factor(struct ways_near *near, struct candidate *candidate, double foreseen, double cutoff);
 
 #endif

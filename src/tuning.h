@@ -24,6 +24,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "carat/carat.h"
 #include "catalog.h"
@@ -90,8 +91,9 @@ carat_gemm_problem tuning_whole_problem(const struct tuning_line *line);
 /* ---- Tables ---- */
 
 /*
- * The table for a CUDA device: that of the file in the environment's CARAT_TUNING, else the one in the library.
- * NULL in *table where there is none for this device, where CARAT_TUNING is empty, and on failure.
+ * The table for a CUDA device: that of the file in the environment's CARAT_TUNING, else the one in the library for a
+ * device of this name, capability and number of multiprocessors. NULL in *table where there is none, where CARAT_TUNING is
+ * empty, and on failure.
  */
 carat_status tuning_open(const struct device_traits *traits, struct tuning_table **table);
 
@@ -133,13 +135,15 @@ struct tuning_axes {
 };
 const struct tuning_axes *tuning_axes(int operation);
 
-/* ---- What the build found in tuning/ ---- */
+/* ---- Tables as images ---- */
 
-struct tuning_source {
-    const char *name;
-    const char *text;
-    const char *text_end;
-};
-extern const struct tuning_source carat_tunings[]; /* ends with a name that is NULL */
+/*
+ * Writes a table that was parsed for a device, all that was learned, so that a library of the same rows can ask it where it
+ * lies: to learn anew takes as long as a hundred plans. False where that fails.
+ */
+bool tuning_write_image(const struct tuning_table *table, const struct device_traits *traits, FILE *file);
+
+/* What the build made of tuning/, each at a multiple of 16 bytes; ends with NULL. */
+extern const unsigned char *const carat_tunings[];
 
 #endif

@@ -6,6 +6,8 @@
  */
 #include "way_search.h"
 
+#include <math.h>
+
 #include "cost.h"
 #include "measured.h"
 #include "planes.h"
@@ -69,17 +71,26 @@ static bool sums_too_long(const struct search *search, const struct candidate *c
            tiles < search->traits->multiprocessors;
 }
 
+/* The k of each of so many parts, in whole tiles; 0 where that is no way, or leaves parts without any. */
+static int64_t k_of_parts(const struct kernel *kernel, const struct problem *product, int parts)
+{
+    int64_t k = product->k > 0 ? product->k : 1;
+    int64_t k_per_part;
+    bool fits = !__builtin_mul_overflow(ceiling(ceiling(k, parts), kernel->tile_k), (int64_t)kernel->tile_k,
+                                        &k_per_part);
+    return fits && ceiling(k, k_per_part) == parts ? k_per_part : 0;
+}
+
 bool complete_way(const struct search *search, const struct kernel *kernel, int parts,
                   struct candidate *candidate)
 {
     const struct problem *p = search->problem;
-    int64_t k = candidate->product.k > 0 ? candidate->product.k : 1;
-    candidate->kernel = kernel;
-    candidate->safe = find_safe_row(search->traits, candidate, kernel);
-    if (__builtin_mul_overflow(ceiling(ceiling(k, parts), kernel->tile_k), (int64_t)kernel->tile_k,
-                               &candidate->k_per_part)) {
+    candidate->k_per_part = k_of_parts(kernel, &candidate->product, parts);
+    if (candidate->k_per_part == 0) {
         return false;
     }
+    candidate->kernel = kernel;
+    candidate->safe = find_safe_row(search->traits, candidate, kernel);
     candidate->parts = parts;
     candidate->bare = parts > 1 || !kernel_finishes(kernel, p);
     candidate->partial_bytes = candidate->bare ? partial_bytes(p, parts) : 0;
@@ -90,8 +101,7 @@ bool complete_way(const struct search *search, const struct kernel *kernel, int 
     bool too_early = candidate->bare && candidate->product.planes == PLANES_OF_F16;
     /* Compensated sums are rounded once, in the end. */
     bool too_often = parts > 1 && kernel->accuracy == ACCURACY_BEST && kernel->element == ELEMENT_F64;
-    if (too_often || too_early || ceiling(k, candidate->k_per_part) != parts ||
-        (candidate->bare && (!search->reduce || candidate_has_panels(candidate))) ||
+    if (too_often || too_early || (candidate->bare && (!search->reduce || candidate_has_panels(candidate))) ||
         sums_too_long(search, candidate) || (parts > 1 && candidate->partial_bytes > MOST_PARTIALS) ||
         !fits_workspace(search, candidate) ||
         !kernel_count_blocks(kernel, &candidate->product, parts, &candidate->blocks)) {
@@ -128,6 +138,18 @@ bool share_tiles(const struct search *search, struct candidate *candidate)
 
 /* ---- All of them ---- */
 
+/* Whether a way that was not timed of the very problem counts beside those that were: no survey comes to it. */
+static bool is_unsurveyed(const struct candidate *candidate)
+{
+    return candidate->parts > MOST_TIMED_PARTS || !candidate->surveyed;
+}
+
+double search_cutoff(const struct search *search, const struct candidate *candidate)
+{
+    bool is_shown = search->visitor != NULL;
+    return is_shown || is_unsurveyed(candidate) || !search->best.kernel ? INFINITY : search->best.cycles;
+}
+
 /* What a way has to show for itself among those that were timed of the very problem. */
 static double sure_cycles(const struct candidate *candidate)
 {
@@ -143,11 +165,24 @@ static void consider(struct search *search, const struct candidate *candidate)
         search->best = *candidate;
     }
     search->timed += candidate->timed;
-    /* What no survey comes to, and rows that are younger than the table. */
-    bool competes = candidate->timed || candidate->parts > MOST_TIMED_PARTS || !candidate->surveyed;
+    bool competes = candidate->timed || is_unsurveyed(candidate);
     if (competes &&
         (!search->best_timed.kernel || sure_cycles(candidate) < sure_cycles(&search->best_timed))) {
         search->best_timed = *candidate;
+    }
+}
+
+/* Looks at a row with so many parts of K, and at the same with shared tiles. */
+static void search_parts(struct search *search, const struct candidate *treated, const struct kernel *kernel,
+                         int parts)
+{
+    struct candidate candidate = *treated;
+    if (!complete_way(search, kernel, parts, &candidate)) {
+        return;
+    }
+    consider(search, &candidate);
+    if (share_tiles(search, &candidate)) {
+        consider(search, &candidate);
     }
 }
 
@@ -172,14 +207,10 @@ static void search_rows(struct search *search, const struct candidate *treated)
             search->near = &near;
         }
         /* Every number of parts as long as one more makes a difference, then in growing steps. */
-        for (int parts = 1; parts <= MOST_PARTS; parts += 1 + parts / 32) {
-            struct candidate candidate = *treated;
-            if (!complete_way(search, kernel, parts, &candidate)) {
-                continue;
-            }
-            consider(search, &candidate);
-            if (share_tiles(search, &candidate)) {
-                consider(search, &candidate);
+        int64_t steps = ceiling(treated->product.k, kernel->tile_k);
+        for (int parts = 1; parts <= MOST_PARTS && (parts == 1 || parts <= steps); parts += 1 + parts / 32) {
+            if (k_of_parts(kernel, &treated->product, parts) > 0) {
+                search_parts(search, treated, kernel, parts);
             }
         }
     }

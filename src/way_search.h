@@ -18,7 +18,7 @@ struct search {
     int timed;                   /* how many were */
     plan_visitor *visitor;       /* is shown every candidate; NULL: nobody */
     void *context;
-    const struct ways_near *near; /* what was measured near of the row at hand; NULL: nothing */
+    struct ways_near *near; /* what was measured near of the row at hand; NULL: nothing */
 };
 
 /* For the best way of any row. */
@@ -29,6 +29,9 @@ void search_best(struct search *search);
 
 /* The same within the limits that the search has. */
 void search_all(struct search *search);
+
+/* From how many cycles on a way cannot be the best any more, so that it does not matter how many they are. */
+double search_cutoff(const struct search *search, const struct candidate *candidate);
 
 /*
  * Completes a candidate with a row and at most the given parts, all of them with work; false where it is

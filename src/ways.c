@@ -3,22 +3,25 @@
 
 #include <float.h>
 #include <math.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
 /*
- * All of these were fitted on an H200, each shape's choice made from the ways of all others. Distances are in powers
- * of two of a side: the one at which a weight has fallen to exp(-1/2), and how far apart layouts are, and problems
- * whose operands or result begin at 16 bytes and those that begin anywhere. What is far says roughly what is to be
- * expected, and what is near what differs from that.
+ * All of these were fitted on an H200, each shape's choice made from the ways of all others. Distances are in powers of
+ * two of k: the one at which a weight has fallen to exp(-1/2). The other sides count less, the parts of K more; and so
+ * far apart are layouts, and problems whose operands or result begin at 16 bytes and those that begin anywhere. What is
+ * far says roughly what is to be expected, and what is near what differs from that.
  */
 static const float REACH_NEAR = 1.25F;
-static const float REACH_FAR = 3;
-static const float LAYOUT_DISTANCE = 3.5F;
+enum { FAR_TO_NEAR = 2 }; /* how much farther what is far reaches: see near_weight() */
+static const float AXIS_SCALES[4] = {0.7F, 0.7F, 1, 0.25F};
+static const float PARTS_SCALE = 3;
+static const float LAYOUT_DISTANCE = 4.9F;
 static const float OFF_DISTANCE = 2.5F;
 /* What weighs against what is far, that it took as long as usual; and what is far against what is near. */
-static const float DOUBT_FAR = 1;
-static const float DOUBT_NEAR = 0.3F;
+static const float DOUBT_FAR = 0.3F;
+static const float DOUBT_NEAR = 0.1F;
 /* Logarithms of factors beyond this are taken as this: something else was wrong there. */
 static const float MOST_RESIDUAL = 1;
 /* Farther than so many times its reach nothing counts. */
@@ -26,24 +29,41 @@ static const float FARTHEST = 3;
 /* Fewer ways than this do not say how long all others usually take. */
 enum { LEAST_USUAL = 5000 };
 
+enum { FAR, NEAR };
+
 struct sample {
-    struct way_place place;
-    int row; /* of the catalogue, the first of its twins */
-    float parts;
+    float at[4];
     float residual;
-    bool shares;
+    uint16_t parts;
+    uint8_t traits;
+    uint8_t accuracy;
+};
+
+/* What may be done to an operand, see plan_marks(); samples of the same row, of the same of that, and shared, are a bucket. */
+static const char MARKS[] = "-pthds";
+enum { MARK_COUNT = sizeof(MARKS) - 1, BUCKETS_OF_ROW = MARK_COUNT * MARK_COUNT * 2 };
+
+/* What a sample is until all are there. */
+struct loose_sample {
+    int32_t bucket;
+    struct sample sample;
 };
 
 struct ways {
-    struct sample *samples;
-    int count;
+    struct loose_sample *loose; /* NULL: sorted */
     int room;
+    int count;
     float usual; /* the mean of all residuals: what is to be expected of a way of which nothing is known */
-    int *first;  /* of each row of the catalogue, in samples; one more than there are rows */
-    int *twins;  /* of each row */
+    const struct sample *samples;     /* by bucket, then by place */
+    const int32_t *first;             /* of each bucket, in samples; one more than there are buckets */
+    const float *least;               /* of a bucket's residuals */
+    void *memory;                     /* in which all that is; NULL: it lies in an image */
+    int32_t *twins;                   /* of each row of the catalogue */
     bool leaves_out;                  /* the problem itself */
     float trait_distance[WAY_TRAITS]; /* squared, by what two places do not have in common */
 };
+
+/* ---- Rows and places ---- */
 
 /* bf16 and f16 take as long as each other: of rows that are the same but for that, the first stands for both. */
 static bool are_twins(const struct kernel *x, const struct kernel *y)
@@ -59,17 +79,49 @@ static bool are_twins(const struct kernel *x, const struct kernel *y)
            x->k_limit == y->k_limit && x->shared_bytes == y->shared_bytes;
 }
 
+/* The first bucket of a row and of what is done to A and B; that of shared tiles is the next. */
+static int bucket_of(const struct ways *ways, const struct kernel *kernel, const char packs[2])
+{
+    int marks[2];
+    for (int i = 0; i < 2; i++) {
+        const char *mark = packs[i] ? strchr(MARKS, packs[i]) : NULL;
+        marks[i] = mark ? (int)(mark - MARKS) : 0;
+    }
+    return ways->twins[kernel - carat_catalog] * BUCKETS_OF_ROW + (marks[0] * MARK_COUNT + marks[1]) * 2;
+}
+
+static int bucket_count(void) { return carat_catalog_count * BUCKETS_OF_ROW; }
+
+/* By the place, whatever was measured there. */
+static int compare_places(const struct sample *x, const struct sample *y)
+{
+    for (int axis = 0; axis < 4; axis++) {
+        if (x->at[axis] != y->at[axis]) {
+            return x->at[axis] < y->at[axis] ? -1 : 1;
+        }
+    }
+    int traits = x->traits - y->traits;
+    return traits != 0 ? traits : x->accuracy - y->accuracy;
+}
+
+static struct sample sample_at(const struct way_place *place)
+{
+    struct sample sample = {.traits = (uint8_t)place->traits, .accuracy = (uint8_t)place->accuracy};
+    memcpy(sample.at, place->at, sizeof(sample.at));
+    return sample;
+}
+
+/* ---- Learning ---- */
+
 struct ways *ways_open(void)
 {
     struct ways *ways = calloc(1, sizeof(*ways));
-    size_t rows = (size_t)carat_catalog_count;
     if (!ways) {
         return NULL;
     }
-    ways->first = calloc(rows + 1, sizeof(*ways->first));
-    ways->twins = calloc(rows + 1, sizeof(*ways->twins));
-    if (!ways->first || !ways->twins) {
-        ways_close(ways);
+    ways->twins = calloc((size_t)carat_catalog_count + 1, sizeof(*ways->twins));
+    if (!ways->twins) {
+        free(ways);
         return NULL;
     }
     for (int i = 0; i < carat_catalog_count; i++) {
@@ -91,8 +143,8 @@ struct ways *ways_open(void)
 void ways_close(struct ways *ways)
 {
     if (ways) {
-        free(ways->samples);
-        free(ways->first);
+        free(ways->loose);
+        free(ways->memory);
         free(ways->twins);
     }
     free(ways);
@@ -106,136 +158,238 @@ bool ways_add(struct ways *ways, const struct kernel *kernel, const struct way_p
 {
     if (ways->count == ways->room) {
         int room = ways->room ? 2 * ways->room : 1024;
-        struct sample *samples = realloc(ways->samples, (size_t)room * sizeof(*samples));
-        if (!samples) {
+        struct loose_sample *loose = realloc(ways->loose, (size_t)room * sizeof(*loose));
+        if (!loose) {
             return false;
         }
-        ways->samples = samples;
+        ways->loose = loose;
         ways->room = room;
     }
-    float residual = (float)log(factor);
-    ways->samples[ways->count++] = (struct sample){
-        .place = *place,
-        .row = ways->twins[kernel - carat_catalog],
-        .parts = log2f((float)parts),
-        .residual = residual,
-        .shares = shares,
-    };
+    struct loose_sample *added = &ways->loose[ways->count++];
+    added->bucket = bucket_of(ways, kernel, place->packs) + shares;
+    added->sample = sample_at(place);
+    added->sample.parts = (uint16_t)parts;
+    added->sample.residual = (float)log(factor);
     return true;
+}
+
+/* All that differs tells them apart, so that their order is one. */
+static int compare_loose(const void *x, const void *y)
+{
+    const struct loose_sample *first = x;
+    const struct loose_sample *second = y;
+    if (first->bucket != second->bucket) {
+        return first->bucket - second->bucket;
+    }
+    int places = compare_places(&first->sample, &second->sample);
+    if (places != 0) {
+        return places;
+    }
+    if (first->sample.parts != second->sample.parts) {
+        return first->sample.parts - second->sample.parts;
+    }
+    return (first->sample.residual > second->sample.residual) -
+           (first->sample.residual < second->sample.residual);
+}
+
+/* Bytes of the arrays of so many sorted samples, which lie one behind the other: samples, first, least. */
+static size_t sorted_bytes(int count)
+{
+    return (size_t)count * sizeof(struct sample) + (size_t)(bucket_count() + 1) * sizeof(int32_t) +
+           (size_t)bucket_count() * sizeof(float);
+}
+
+/* Where they lie. */
+static void place_sorted(struct ways *ways, const void *memory)
+{
+    ways->samples = memory;
+    ways->first = (const int32_t *)(ways->samples + ways->count);
+    ways->least = (const float *)(ways->first + bucket_count() + 1);
 }
 
 bool ways_sort(struct ways *ways)
 {
-    int rows = carat_catalog_count;
-    struct sample *sorted = calloc((size_t)ways->count + 1, sizeof(*sorted));
-    if (!sorted) {
+    struct sample *samples = calloc(1, sorted_bytes(ways->count));
+    if (!samples) {
         return false;
     }
-    for (int i = 0; i < ways->count; i++) {
-        ways->first[ways->samples[i].row + 1]++;
-    }
-    for (int row = 0; row < rows; row++) {
-        ways->first[row + 1] += ways->first[row];
-    }
-    /* Each row's place moves on as its samples come; in the end it is where the next row begins. */
-    for (int i = 0; i < ways->count; i++) {
-        sorted[ways->first[ways->samples[i].row]++] = ways->samples[i];
-    }
-    memmove(ways->first + 1, ways->first, (size_t)rows * sizeof(*ways->first));
-    ways->first[0] = 0;
-    free(ways->samples);
-    ways->samples = sorted;
+    ways->memory = samples;
+    place_sorted(ways, samples);
+    int32_t *first = (int32_t *)(samples + ways->count);
+    float *least = (float *)(first + bucket_count() + 1);
     double sum = 0;
+    if (ways->count > 0) {
+        qsort(ways->loose, (size_t)ways->count, sizeof(*ways->loose), compare_loose);
+    }
     for (int i = 0; i < ways->count; i++) {
-        sum += (double)counted(sorted[i].residual);
+        const struct loose_sample *loose = &ways->loose[i];
+        float residual = counted(loose->sample.residual);
+        samples[i] = loose->sample;
+        first[loose->bucket + 1] = i + 1;
+        least[loose->bucket] = fminf(least[loose->bucket], residual);
+        sum += (double)residual;
+    }
+    /* A bucket without samples ends where the one before it does. */
+    for (int bucket = 0; bucket < bucket_count(); bucket++) {
+        first[bucket + 1] = first[bucket + 1] > first[bucket] ? first[bucket + 1] : first[bucket];
     }
     ways->usual = ways->count >= LEAST_USUAL ? (float)(sum / ways->count) : 0;
+    free(ways->loose);
+    ways->loose = NULL;
     return true;
 }
 
 void ways_leave_out(struct ways *ways) { ways->leaves_out = true; }
 
+/* ---- Asking ---- */
+
+/* Where in a bucket the first sample lies that is not before a place. */
+static int lower_bound(const struct ways *ways, int bucket, const struct sample *place)
+{
+    int begin = ways->first[bucket];
+    int end = ways->first[bucket + 1];
+    while (begin < end) {
+        int middle = begin + (end - begin) / 2;
+        if (compare_places(&ways->samples[middle], place) < 0) {
+            begin = middle + 1;
+        } else {
+            end = middle;
+        }
+    }
+    return begin;
+}
+
 void ways_look_up(const struct ways *ways, const struct kernel *kernel, const struct way_place *place,
                   bool right_there, struct ways_near *near)
 {
-    const float farthest = right_there ? FLT_MIN : FARTHEST * FARTHEST * REACH_FAR * REACH_FAR;
-    near->count = 0;
-    near->usual = ways && !right_there ? ways->usual : 0;
+    near->ways = ways;
+    near->place = *place;
+    near->right_there = right_there;
+    near->count = -1;
+    memset(near->there, 0, sizeof(near->there));
     if (!ways) {
         return;
     }
-    int row = ways->twins[kernel - carat_catalog];
-    int last_other = MOST_NEAR;
-    for (int i = ways->first[row]; i < ways->first[row + 1]; i++) {
-        const struct sample *sample = &ways->samples[i];
-        if (sample->place.packs[0] != place->packs[0] || sample->place.packs[1] != place->packs[1]) {
-            continue;
+    struct sample sought = sample_at(place);
+    int bucket = bucket_of(ways, kernel, place->packs);
+    for (int shares = 0; shares < 2; shares++) {
+        near->buckets[shares] = bucket + shares;
+        if (!ways->leaves_out) {
+            int i = lower_bound(ways, bucket + shares, &sought);
+            near->there[shares][0] = i;
+            while (i < ways->first[bucket + shares + 1] && compare_places(&ways->samples[i], &sought) == 0) {
+                i++;
+            }
+            near->there[shares][1] = i;
         }
-        float distance = ways->trait_distance[sample->place.traits ^ place->traits];
-        for (int axis = 0; axis < 4; axis++) {
-            float along = sample->place.at[axis] - place->at[axis];
-            distance += along * along;
-        }
-        bool is_same = ways->leaves_out && distance == 0;
-        bool is_there = distance == 0 && sample->place.accuracy == place->accuracy;
-        if (distance >= farthest || is_same || (near->count == MOST_NEAR && !is_there)) {
-            continue;
-        }
-        int item;
-        if (near->count < MOST_NEAR) {
-            item = near->count++;
-        } else { /* those right there take the places of others, from the last one on */
-            do {
-                item = --last_other;
-            } while (item >= 0 && near->items[item].is_there);
-        }
-        if (item < 0) {
-            break;
-        }
-        near->items[item].distance = distance;
-        near->items[item].parts = sample->parts;
-        near->items[item].residual = counted(sample->residual);
-        near->items[item].timed = sample->residual;
-        near->items[item].is_there = is_there;
-        near->items[item].shares = sample->shares;
     }
 }
 
-/* The weight of what is so far away, squared; 0 beyond all reach. */
-static float weight_of(float distance, float reach)
+/* The group of ways with so many parts; the last one, where there are more than there is room for. */
+static int group_of(struct ways_near *near, int parts, bool shares)
 {
+    int i = near->count - 1;
+    while (i >= 0 && (near->groups[i].parts != parts || near->groups[i].shares != shares)) {
+        i--;
+    }
+    if (i >= 0 || near->count == MOST_NEAR_GROUPS) {
+        return i >= 0 ? i : near->count - 1;
+    }
+    i = near->count++;
+    near->groups[i].parts = parts;
+    near->groups[i].shares = shares;
+    near->groups[i].parts_log = log2f((float)parts);
+    memset(near->groups[i].weights, 0, sizeof(near->groups[i].weights));
+    memset(near->groups[i].sums, 0, sizeof(near->groups[i].sums));
+    return i;
+}
+
+/* The weight of what is so far away, squared, where far counts; near it is the fourth power of that. */
+static float far_weight(float distance)
+{
+    const float reach = FAR_TO_NEAR * REACH_NEAR;
     return distance < FARTHEST * FARTHEST * reach * reach ? expf(-distance / (2 * reach * reach)) : 0;
 }
 
-double ways_factor(const struct ways_near *near, int parts, bool shares)
+static float near_weight(float far)
 {
-    float here = near->count > 0 ? log2f((float)parts) : 0;
-    float sums[2] = {DOUBT_FAR * near->usual, 0};
-    float weights[2] = {DOUBT_FAR, DOUBT_NEAR};
-    for (int i = 0; i < near->count; i++) {
-        if (near->items[i].shares == shares) {
-            float along = near->items[i].parts - here;
-            float distance = near->items[i].distance + along * along;
-            float far_weight = weight_of(distance, REACH_FAR);
-            float near_weight = weight_of(distance, REACH_NEAR);
-            weights[0] += far_weight;
-            weights[1] += near_weight;
-            sums[0] += far_weight * near->items[i].residual;
-            sums[1] += near_weight * near->items[i].residual;
+    float power = far * far;
+    return power * power;
+}
+
+/* Adds up what was measured near, by the parts of K: so much of the distances is the same for all ways of the row. */
+static void gather(struct ways_near *near)
+{
+    const struct ways *ways = near->ways;
+    near->count = 0;
+    for (int shares = 0; shares < 2; shares++) {
+        int bucket = near->buckets[shares];
+        int begin = near->right_there ? near->there[shares][0] : ways->first[bucket];
+        int end = near->right_there ? near->there[shares][1] : ways->first[bucket + 1];
+        for (int i = begin; i < end; i++) {
+            const struct sample *sample = &ways->samples[i];
+            float distance = ways->trait_distance[sample->traits ^ near->place.traits];
+            for (int axis = 0; axis < 4; axis++) {
+                float along = AXIS_SCALES[axis] * (sample->at[axis] - near->place.at[axis]);
+                distance += along * along;
+            }
+            float far = far_weight(distance);
+            if (far == 0 || (ways->leaves_out && distance == 0)) {
+                continue;
+            }
+            int group = group_of(near, sample->parts, shares);
+            float residual = counted(sample->residual);
+            near->groups[group].weights[FAR] += far;
+            near->groups[group].sums[FAR] += far * residual;
+            near->groups[group].weights[NEAR] += near_weight(far);
+            near->groups[group].sums[NEAR] += near_weight(far) * residual;
         }
     }
-    float expected = sums[0] / weights[0];
-    return exp((double)((DOUBT_NEAR * expected + sums[1]) / weights[1]));
+}
+
+/* What is to be expected, as a residual, where nothing is near. */
+static float usual_at(const struct ways_near *near)
+{
+    return near->ways && !near->right_there ? near->ways->usual : 0;
+}
+
+double ways_factor(struct ways_near *near, int parts, bool shares)
+{
+    if (near->ways && near->count < 0) {
+        gather(near);
+    }
+    float here = log2f((float)parts);
+    float weights[2] = {[FAR] = DOUBT_FAR, [NEAR] = DOUBT_NEAR};
+    float sums[2] = {[FAR] = DOUBT_FAR * usual_at(near), [NEAR] = 0};
+    for (int i = 0; i < near->count; i++) {
+        if (near->groups[i].shares == shares) {
+            float along = PARTS_SCALE * (near->groups[i].parts_log - here);
+            float far = far_weight(along * along);
+            weights[FAR] += far * near->groups[i].weights[FAR];
+            sums[FAR] += far * near->groups[i].sums[FAR];
+            weights[NEAR] += near_weight(far) * near->groups[i].weights[NEAR];
+            sums[NEAR] += near_weight(far) * near->groups[i].sums[NEAR];
+        }
+    }
+    float expected = sums[FAR] / weights[FAR];
+    return exp((double)((DOUBT_NEAR * expected + sums[NEAR]) / weights[NEAR]));
+}
+
+double ways_least_factor(const struct ways_near *near, bool shares)
+{
+    /* Means of what is there and of what is usual; a little less, as they are rounded. */
+    float least = near->ways ? fminf(near->ways->least[near->buckets[shares]], usual_at(near)) : 0;
+    return exp((double)least) * (1 - 8 * (double)FLT_EPSILON);
 }
 
 bool ways_timed(const struct ways_near *near, int parts, bool shares, double *factor)
 {
-    float here = near->count > 0 ? log2f((float)parts) : 0;
     double sum = 0;
     int count = 0;
-    for (int i = 0; i < near->count; i++) {
-        if (near->items[i].is_there && near->items[i].parts == here && near->items[i].shares == shares) {
-            sum += (double)near->items[i].timed;
+    for (int i = near->there[shares][0]; i < near->there[shares][1]; i++) {
+        const struct sample *sample = &near->ways->samples[i];
+        if (sample->parts == parts) {
+            sum += (double)sample->residual;
             count++;
         }
     }
@@ -247,9 +401,31 @@ bool ways_timed(const struct ways_near *near, int parts, bool shares, double *fa
 
 bool ways_know_problem(const struct ways_near *near)
 {
-    bool known = false;
-    for (int i = 0; i < near->count; i++) {
-        known = known || near->items[i].is_there;
+    return near->there[0][0] < near->there[0][1] || near->there[1][0] < near->there[1][1];
+}
+
+/* ---- As an image ---- */
+
+struct image_head {
+    int32_t count;
+    float usual;
+};
+
+bool ways_write(const struct ways *ways, FILE *file)
+{
+    const struct image_head head = {ways->count, ways->usual};
+    return fwrite(&head, sizeof(head), 1, file) == 1 &&
+           fwrite(ways->samples, sorted_bytes(ways->count), 1, file) == 1;
+}
+
+struct ways *ways_of_image(const unsigned char *image)
+{
+    struct ways *ways = ways_open();
+    const struct image_head *head = (const struct image_head *)image;
+    if (ways) {
+        ways->count = head->count;
+        ways->usual = head->usual;
+        place_sorted(ways, head + 1);
     }
-    return known;
+    return ways;
 }

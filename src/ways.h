@@ -17,6 +17,8 @@
 #define CARAT_WAYS_H
 
 #include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
 
 #include "catalog.h"
 
@@ -52,19 +54,25 @@ bool ways_sort(struct ways *ways);
  */
 void ways_leave_out(struct ways *ways);
 
-/* What was measured near a place of a row; of more than there is room for, the first ones, and those right there. */
-enum { MOST_NEAR = 1024 };
+/*
+ * What was measured near a place of a row. Looked up, it knows what was timed of the very problem; what lies beside that is
+ * gathered when it is first asked for.
+ */
+enum { MOST_NEAR_GROUPS = 512 };
 struct ways_near {
-    int count;
-    float usual; /* a residual, of all ways */
+    const struct ways *ways; /* NULL: nothing is near */
+    struct way_place place;
+    bool right_there; /* nothing but what was timed of the very problem counts */
+    int buckets[2];   /* of ways whose clusters do not share tiles, and of those that do */
+    int there[2][2];  /* where in them the very problem's begin and end */
+    int count;        /* of groups; below 0: not gathered yet */
     struct {
-        float distance; /* squared */
-        float parts;    /* a power of two */
-        float residual; /* no more than counts where something else was wrong, */
-        float timed;    /* and the whole of it */
-        bool is_there;  /* of the very problem */
+        int parts;
         bool shares;
-    } items[MOST_NEAR];
+        float parts_log;  /* a power of two */
+        float weights[2]; /* of what was measured so, by how near it is: far and near */
+        float sums[2];    /* the same of its residuals, each times its weight */
+    } groups[MOST_NEAR_GROUPS];
 };
 
 /* Looks them up; right there: those of the very place alone, and nothing is usual. ways may be NULL: nothing is near. */
@@ -72,7 +80,10 @@ void ways_look_up(const struct ways *ways, const struct kernel *kernel, const st
                   bool right_there, struct ways_near *near);
 
 /* How many times what is foreseen a way takes with so many parts of K, tiles shared or not; 1 where nothing is known. */
-double ways_factor(const struct ways_near *near, int parts, bool shares);
+double ways_factor(struct ways_near *near, int parts, bool shares);
+
+/* What that factor is never less than; which is known without a look at what is near. */
+double ways_least_factor(const struct ways_near *near, bool shares);
 
 /*
  * Whether that way itself was timed of the very problem; then factor becomes how many times what is foreseen it took, on
@@ -82,5 +93,13 @@ bool ways_timed(const struct ways_near *near, int parts, bool shares, double *fa
 
 /* Whether any way of the row was timed of the very problem, with what is done to A and B. */
 bool ways_know_problem(const struct ways_near *near);
+
+/* ---- As an image ---- */
+
+/* Writes sorted ways so that the same program reads them where they lie; false where that fails. */
+bool ways_write(const struct ways *ways, FILE *file);
+
+/* Ways that lie in an image, which has to stay; NULL without memory. */
+struct ways *ways_of_image(const unsigned char *image);
 
 #endif

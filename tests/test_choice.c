@@ -1,5 +1,5 @@
 /*
- * test_choice.c - how good the choice of a way is, with no device: the tables of the library say how long ways of many
+ * test_choice.c - how good the choice of a way is, with no device: the tables of tuning/ say how long ways of many
  * problems took, and each problem's choice is made from what was measured of all others.
  */
 #include <setjmp.h>
@@ -126,32 +126,24 @@ static double share_of(struct judged *judged, double share)
     return judged->ratios[(int)(share * (judged->chosen - 1))];
 }
 
-static const struct tuning_source *table_of(const char *name)
-{
-    const struct tuning_source *source = carat_tunings;
-    while (source->name && strcmp(source->name, name) != 0) {
-        source++;
-    }
-    assert_non_null(source->name);
-    return source;
-}
-
 /* Bounds are what is reached, and a little more. */
 static void choices_are_near_the_best(void **state)
 {
     (void)state;
-    const struct tuning_source *source = table_of("tuning/nvidia-h200.txt");
-    size_t length = (size_t)(source->text_end - source->text);
+    static const char path[] = TUNING "/nvidia-h200.txt";
+    char *text;
+    size_t length;
     struct judged *judged = calloc(1, sizeof(*judged));
     struct tuning_table *table;
     struct tuning_head head;
     assert_non_null(judged);
-    assert_int_equal(tuning_parse(&h200, source->name, source->text, length, &table), CARAT_OK);
+    assert_int_equal(tuning_load(path, &text, &length), CARAT_OK);
+    assert_int_equal(tuning_open(&h200, &table), CARAT_OK);
     assert_non_null(table);
     tuning_leave_out(table);
     judged->traits = h200;
     judged->traits.tuning = table;
-    assert_int_equal(tuning_read(source->name, source->text, length, gather, judged, &head), CARAT_OK);
+    assert_int_equal(tuning_read(path, text, length, gather, judged, &head), CARAT_OK);
     next_shape(judged);
     assert_true(judged->chosen > 1000);
     qsort(judged->ratios, (size_t)judged->chosen, sizeof(judged->ratios[0]), compare_ratios);
@@ -170,6 +162,7 @@ static void choices_are_near_the_best(void **state)
     assert_true(unmeasured < 0.11);
     assert_true(measured < 1.03);
     tuning_close(table);
+    free(text);
     free(judged);
 }
 

@@ -5,6 +5,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <glob.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -108,6 +109,8 @@ static void wrong_files_are_refused(void **state)
         {"carat-tuning 1\ncapability 99999999999\n", "line 2: 'capability 99999999999' is no line"},
         {"carat-tuning 1\ndevice A chip\nproduct " ROW " NN 1 1 1 1.0\n", "line 3: a time before the lines"},
         {HEAD "guess 1\n", "line 4: 'guess 1' is no line"},
+        {HEAD "device Another chip\n",
+         "line 4: a table is of one device, but this is the second line 'device'"},
         {HEAD "\nproduct " ROW " NN 1 1 1\n", "line 5: a product has 7 words, but this line has 6"},
         {HEAD "product " ROW " NN 1 1 1 1.0 1 1 1\n", "line 4: a product has 7 words, but this line has 10"},
         {HEAD "product pack_2 NN 1 1 1 1.0\n", "line 4: pack_2 is no row for a product"},
@@ -163,14 +166,71 @@ static carat_status count_line(void *context, const struct tuning_head *head, co
 static void shipped_tables_are_right(void **state)
 {
     (void)state;
-    for (const struct tuning_source *source = carat_tunings; source->name; source++) {
+    glob_t tables;
+    assert_int_equal(glob(TUNING "/*.txt", 0, NULL, &tables), 0);
+    for (size_t i = 0; i < tables.gl_pathc; i++) {
         int counts[2] = {0, 0};
         struct tuning_head head;
-        size_t length = (size_t)(source->text_end - source->text);
-        assert_int_equal(tuning_read(source->name, source->text, length, count_line, counts, &head),
-                         CARAT_OK);
+        char *text;
+        size_t length;
+        assert_int_equal(tuning_load(tables.gl_pathv[i], &text, &length), CARAT_OK);
+        assert_int_equal(tuning_read(tables.gl_pathv[i], text, length, count_line, counts, &head), CARAT_OK);
         assert_true(counts[1] > 10 * counts[0]);
+        free(text);
     }
+    globfree(&tables);
+}
+
+/* What the library says of a row near a place drawn at random. */
+static double random_factor(const struct tuning_table *table, const struct kernel *kernel, unsigned draw)
+{
+    struct way_place place = {
+        .at = {(float)(draw % 13), (float)(draw / 13 % 13), (float)(draw / 169 % 13), 0},
+        .packs = {'-', '-'},
+        .traits = draw % WAY_TRAITS};
+    struct ways_near near;
+    ways_look_up(tuning_ways(table), kernel, &place, draw % 5 == 0, &near);
+    struct tuning_point point = {{(double)(draw % 40) / 4 - 5, (double)(draw % 31) / 4, 0}};
+    return ways_factor(&near, 1 + (int)(draw % 9), false) *
+           tuning_factor(table, kernel, (int)(draw % TUNING_VARIANTS), point, NULL);
+}
+
+/* What the build learned is what this program learns; of devices by another name, or of another size, nothing. */
+static void shipped_images_are_of_the_tables(void **state)
+{
+    (void)state;
+    struct device_traits traits = {.kind = CARAT_DEVICE_CUDA,
+                                   .compute_capability = 90,
+                                   .multiprocessors = 132,
+                                   .shared_bytes = 232448,
+                                   .name = "NVIDIA H200"};
+    struct tuning_table *shipped;
+    struct tuning_table *learned;
+    unsetenv("CARAT_TUNING");
+    assert_int_equal(tuning_open(&traits, &shipped), CARAT_OK);
+    setenv("CARAT_TUNING", TUNING "/nvidia-h200.txt", 1);
+    assert_int_equal(tuning_open(&traits, &learned), CARAT_OK);
+    unsetenv("CARAT_TUNING");
+    assert_true(shipped && learned);
+    int differing = 0; /* from 1, so that there is something to say at all */
+    for (unsigned i = 0; i < 20000; i++) {
+        const struct kernel *kernel = &carat_catalog[i * 7919U % (unsigned)carat_catalog_count];
+        if (kernel->operation == OPERATION_GEMM) {
+            double factor = random_factor(shipped, kernel, i * 104729U);
+            assert_true(fabs(random_factor(learned, kernel, i * 104729U) / factor - 1) < 1e-5);
+            differing += fabs(factor - 1) > 1e-3;
+        }
+    }
+    assert_true(differing > 5000);
+    tuning_close(learned);
+    tuning_close(shipped);
+    traits.multiprocessors = 131;
+    assert_int_equal(tuning_open(&traits, &shipped), CARAT_OK);
+    assert_null(shipped);
+    traits.multiprocessors = 132;
+    traits.name = "NVIDIA H20";
+    assert_int_equal(tuning_open(&traits, &shipped), CARAT_OK);
+    assert_null(shipped);
 }
 
 /* ---- Factors ---- */
@@ -710,6 +770,7 @@ int main(void)
         cmocka_unit_test(what_is_written_is_read),
         cmocka_unit_test(wrong_files_are_refused),
         cmocka_unit_test(shipped_tables_are_right),
+        cmocka_unit_test(shipped_images_are_of_the_tables),
         cmocka_unit_test(factors_lie_between_measurements),
         cmocka_unit_test(absurd_times_are_bounded),
         cmocka_unit_test(a_slow_row_is_not_chosen),
