@@ -22,6 +22,12 @@ static const float OFF_DISTANCE = 2.5F;
 /* What weighs against what is far, that it took as long as usual; and what is far against what is near. */
 static const float DOUBT_FAR = 0.3F;
 static const float DOUBT_NEAR = 0.1F;
+/*
+ * What little is known of may as well be slow, and the one that looks best of many is rather one that was guessed too low:
+ * so much is added to its residual, over this and what weighs near.
+ */
+static const float CAUTION = 0.05F;
+static const float CAUTION_WEIGHT = 0.2F;
 /* Logarithms of factors beyond this are taken as this: something else was wrong there. */
 static const float MOST_RESIDUAL = 1;
 /* Farther than so many times its reach nothing counts. */
@@ -347,6 +353,12 @@ static void gather(struct ways_near *near)
     }
 }
 
+/* Whether others say how long ways usually take. */
+static bool is_usual_known(const struct ways_near *near)
+{
+    return near->ways && !near->right_there && near->ways->count >= LEAST_USUAL;
+}
+
 /* What is to be expected, as a residual, where nothing is near. */
 static float usual_at(const struct ways_near *near)
 {
@@ -372,7 +384,8 @@ double ways_factor(struct ways_near *near, int parts, bool shares)
         }
     }
     float expected = sums[FAR] / weights[FAR];
-    return exp((double)((DOUBT_NEAR * expected + sums[NEAR]) / weights[NEAR]));
+    float caution = is_usual_known(near) ? CAUTION / (CAUTION_WEIGHT + weights[NEAR]) : 0;
+    return exp((double)(caution + (DOUBT_NEAR * expected + sums[NEAR]) / weights[NEAR]));
 }
 
 double ways_least_factor(const struct ways_near *near, bool shares)

@@ -5,7 +5,8 @@
  * before, the parts of K. Ways that were measured on problems drawn at random say how far off that is, and near
  * problems have much of it in common. So a way's cycles are multiplied by what the same way took longer than
  * foreseen on problems nearby: the mean of the logarithms, each with a weight that falls with the distance, drawn
- * towards that of all ways there are where there are few. Ways that were timed of the very problem are taken at their word,
+ * towards that of all ways there are where there are few, and a little more: of many of which little is known, the one that
+ * looks best was rather guessed too low. Ways that were timed of the very problem are taken at their word,
  * and where they are several before all others.
  *
  *     log2 n |        . +0.1

@@ -125,7 +125,7 @@ static void what_is_learned_is_bounded(void **state)
     ways_close(slow);
 }
 
-/* Where many were measured, others are expected to take as long as is usual; a few say nothing of them. */
+/* Where many were measured, others are expected to take as long as is usual, and a little more; a few say nothing of them. */
 static void what_is_usual_is_expected_of_others(void **state)
 {
     (void)state;
@@ -133,10 +133,12 @@ static void what_is_usual_is_expected_of_others(void **state)
     far.at[0] += 40;
     for (int many = 0; many <= 1; many++) {
         struct ways *ways = learn("simt_f32_32x32", many ? 6000 : 600, 1.25);
-        double usual = many ? 1.25 : 1;
-        assert_true(fabs(ask(ways, "simt_f32_64x64", &here, 1, false) - usual) < 1e-3);
-        assert_true(fabs(ask(ways, "simt_f32_32x32", &far, 1, false) - usual) < 1e-3);
-        assert_true(fabs(ask(ways, "simt_f32_32x32", &here, 4, true) - usual) < 1e-3);
+        double unknown = ask(ways, "simt_f32_64x64", &here, 1, false);
+        assert_true(many ? unknown > 1.3 && unknown < 1.6 : unknown == 1);
+        assert_true(ask(ways, "simt_f32_32x32", &far, 1, false) == unknown);
+        assert_true(ask(ways, "simt_f32_32x32", &here, 4, true) == unknown);
+        /* Of what is known, no more is expected than was measured. */
+        assert_true(fabs(ask(ways, "simt_f32_32x32", &here, 4, false) - 1.25) < 0.01);
         ways_close(ways);
     }
 }
