@@ -61,16 +61,6 @@ static bool ask_for_less(struct problem *problem, const struct plan *plan)
     return less > 0;
 }
 
-/* What has helped once the context keeps to, and the least of what threads have found out beside each other. */
-static void keep_to(carat_context *context, const struct problem *problem)
-{
-    int_least64_t most = problem->most_workspace;
-    int_least64_t kept = atomic_load_explicit(&context->most_workspace, memory_order_relaxed);
-    while (most > 0 && (kept == 0 || most < kept) &&
-           !atomic_compare_exchange_weak(&context->most_workspace, &kept, most)) {
-    }
-}
-
 /* The plan of a problem, one that does with the caller's workspace where it can. */
 static carat_status plan_acquire_within(carat_context *context, struct problem *problem, const carat_run *run,
                                         carat_plan **plan)
@@ -99,8 +89,8 @@ static carat_status run_plan(const carat_plan *plan, const struct operands *give
 }
 
 /*
- * Plans and runs a problem. Where the pool cannot grow it is planned again with less workspace, which the context
- * remembers if it helps.
+ * Plans and runs a problem. Where the pool cannot grow it is planned again with less workspace; the pool remembers what it
+ * could not get, and does not ask the driver for it with each call.
  */
 static carat_status plan_and_run(carat_context *context, struct problem *problem,
                                  const struct operands *given, const carat_run *run)
@@ -111,9 +101,6 @@ static carat_status plan_and_run(carat_context *context, struct problem *problem
         carat_status status = run_plan(plan, given, run);
         bool is_short = status == CARAT_WORKSPACE_TOO_SMALL && !run->workspace;
         bool again = is_short && ask_for_less(problem, &plan->plan);
-        if (status == CARAT_OK && !run->workspace) {
-            keep_to(context, problem);
-        }
         plan_release(plan);
         if (!again) {
             return is_short ? CARAT_OUT_OF_DEVICE_MEMORY : status;
@@ -161,7 +148,6 @@ carat_status carat_gemm(carat_context *context, const carat_gemm_problem *proble
     CARAT_TRY(run_check(&run));
     struct operands given = {.alpha = alpha, .a = a, .b = b, .beta = beta, .c = c, .d = d};
     checked = problem_here(context, &checked, &given);
-    checked.most_workspace = run->workspace ? 0 : atomic_load(&context->most_workspace);
     return plan_and_run(context, &checked, &given, run);
 }
 
@@ -178,7 +164,6 @@ carat_status carat_plan_create(carat_context *context, const carat_gemm_problem 
     }
     struct problem checked;
     CARAT_TRY(problem_check(problem, &checked));
-    checked.most_workspace = atomic_load(&context->most_workspace);
     for (;;) {
         carat_plan *acquired;
         CARAT_TRY(plan_acquire(context, &checked, &acquired));
@@ -186,7 +171,6 @@ carat_status carat_plan_create(carat_context *context, const carat_gemm_problem 
                                   ? CARAT_OK
                                   : context->device->functions->prepare(context->device, &acquired->plan);
         if (status == CARAT_OK) {
-            keep_to(context, &checked);
             *plan = acquired;
             return CARAT_OK;
         }

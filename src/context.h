@@ -18,8 +18,6 @@ struct carat_context {
     struct device *device;
     struct plan_cache *plans;
     struct tuning_table *tuning; /* of the device's traits; NULL: none */
-    /* What plans may take of the pool since it once could not grow, as in struct problem; 0: it always could. */
-    atomic_int_least64_t most_workspace;
 };
 
 struct carat_plan {

@@ -410,14 +410,95 @@ static void short_workspace_makes_another_plan(void **state)
     assert_ok(carat_plan_run(plan, &w.alpha, p.a, p.b, &w.beta, NULL, p.d, &run));
     assert_device_holds(carat, p.d, w.d, w.bytes_d, stream);
     carat_plan_destroy(plan);
-
-    /* The context keeps to what has helped. */
-    assert_ok(carat_plan_create(carat, &w.problem, &plan));
-    assert_int_equal(carat_plan_workspace(plan), 0);
-    carat_plan_destroy(plan);
     assert_ok(carat_stream_destroy(carat, stream));
     placed_destroy(carat, &p);
     work_destroy(&w);
+}
+
+/* ---- A pool that cannot grow ---- */
+
+/* Runs the plan, and the same as a call; whether the driver was asked for memory, which it did not have. */
+static bool asks_for_memory(carat_context *carat, carat_plan *plan, const struct work *w,
+                            const struct placed *p, void *stream)
+{
+    carat_run run = {.stream = stream};
+    standin_fail("cuMemAlloc_v2", 1, 2 /* CUDA_ERROR_OUT_OF_MEMORY */);
+    for (int call = 0; call < 2; ++call) {
+        assert_ok(cuda_memset(carat_context_device(carat), p->d, 0xff, w->bytes_d, stream));
+        assert_ok(call ? multiply(carat, w, p, stream)
+                       : carat_plan_run(plan, &w->alpha, p->a, p->b, &w->beta, NULL, p->d, &run));
+        assert_device_holds(carat, p->d, w->d, w->bytes_d, stream);
+    }
+    bool asked = standin_failed() != NULL;
+    standin_fail(NULL, 0, 0);
+    return asked;
+}
+
+/* What may have brought memory back, as far as the context can know. */
+static void make_a_plan(carat_context *carat, const struct work *w)
+{
+    carat_plan *plan = NULL;
+    assert_ok(carat_plan_create(carat, &w->problem, &plan));
+    assert_true(carat_plan_workspace(plan) > 0); /* the default stream's pool was not short */
+    carat_plan_destroy(plan);
+}
+
+static void release_memory(carat_context *carat, const struct work *w)
+{
+    (void)w;
+    standin_set_memory((size_t)64 << 20);
+    void *memory = device_memory(carat, 1);
+    standin_set_memory(1);
+    assert_ok(carat_release(carat, memory));
+}
+
+static void destroy_a_stream(carat_context *carat, const struct work *w)
+{
+    (void)w;
+    void *stream = NULL;
+    assert_ok(carat_stream_create(carat, &stream));
+    assert_ok(carat_stream_destroy(carat, stream));
+}
+
+/* The driver is asked once; then not until there may be room again, and then once more. */
+static void a_pool_that_cannot_grow_is_remembered(void **state)
+{
+    carat_context *carat = *state;
+    static void (*const bring_back[])(carat_context *, const struct work *) = {make_a_plan, release_memory,
+                                                                               destroy_a_stream};
+    struct work w = work_create(CARAT_S32, 40, 30, 4000, 9);
+    struct placed p = placed_create(carat, &w, NULL);
+    struct work small = work_create(CARAT_S32, 10, 8, 4000, 10);
+    struct placed q = placed_create(carat, &small, NULL);
+    carat_plan *plan = NULL;
+    carat_plan *small_plan = NULL;
+    void *stream = NULL;
+    assert_ok(carat_plan_create(carat, &w.problem, &plan));
+    assert_ok(carat_plan_create(carat, &small.problem, &small_plan));
+    assert_in_range(carat_plan_workspace(small_plan), 1, carat_plan_workspace(plan) - 1);
+    assert_ok(carat_stream_create(carat, &stream));
+    standin_set_memory(1);
+    assert_true(asks_for_memory(carat, plan, &w, &p, stream));
+    assert_false(asks_for_memory(carat, plan, &w, &p, stream));
+    for (size_t i = 0; i < sizeof bring_back / sizeof bring_back[0]; ++i) {
+        bring_back[i](carat, &w);
+        assert_true(asks_for_memory(carat, plan, &w, &p, stream));
+        assert_false(asks_for_memory(carat, plan, &w, &p, stream));
+    }
+
+    /* Memory that came back elsewhere it does not hear of; but what takes less than there was no room for may have it. */
+    standin_set_memory((size_t)64 << 20);
+    assert_false(asks_for_memory(carat, plan, &w, &p, stream));
+    assert_true(asks_for_memory(carat, small_plan, &small, &q, stream));
+    assert_false(asks_for_memory(carat, small_plan, &small, &q, stream));
+    assert_false(asks_for_memory(carat, plan, &w, &p, stream));
+    carat_plan_destroy(plan);
+    carat_plan_destroy(small_plan);
+    assert_ok(carat_stream_destroy(carat, stream));
+    placed_destroy(carat, &p);
+    placed_destroy(carat, &q);
+    work_destroy(&w);
+    work_destroy(&small);
 }
 
 /* What cannot do without workspace is refused where there is none: nothing is tried for ever. */
@@ -1401,6 +1482,7 @@ int main(void)
         test(plans_run_often_and_explain_themselves),
         test(the_callers_workspace_is_used),
         test(short_workspace_makes_another_plan),
+        test(a_pool_that_cannot_grow_is_remembered),
         test(what_needs_workspace_is_refused_without),
         test(host_calls_do_with_less_workspace),
         test(plans_run_at_any_address),

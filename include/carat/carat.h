@@ -46,8 +46,7 @@
  *             been planned (carat_plan_create, or one call before): then it neither allocates
  *             nor synchronizes, unless the plan needs workspace and is given none: then the first capture
  *             on a stream allocates a buffer that lives as long as the context, and graphs captured on
- *             one stream share it, so do not run two of them at the same time. Where memory is too
- *             short for that buffer, each call asks for it again before it does with less.
+ *             one stream share it, so do not run two of them at the same time.
  * Threads     A context may be used by many threads at once, and so may a plan. Creating and
  *             destroying an object must not run beside other uses of that object.
  * Errors      A function returns CARAT_OK or a status; carat_last_message() then says, for the
@@ -365,8 +364,9 @@ typedef struct carat_run {
  * The context remembers the plan of a problem, so that a second call with the same problem does not
  * plan again. For the streams' and the pool's sake: the pool has a buffer a stream, so that calls
  * on different streams do not share workspace. Where run->workspace is smaller than the best plan needs, the
- * problem is planned with what there is. Where the pool cannot grow it is planned with less, and so is all that the
- * context plans from then on. Neither changes what the accuracy promises.
+ * problem is planned with what there is. Where the pool cannot grow it is planned with less; the driver is not asked for as
+ * much on that stream again until carat_plan_create, carat_stream_destroy or, for device memory, carat_release is called:
+ * who has freed device memory in another way calls carat_plan_create. Neither changes what the accuracy promises.
  *
  * Errors: CARAT_UNSUPPORTED (types, bias or activation that do not go together, a problem larger than
  * a grid, one that this build has no kernel for on the device, or matrices in host memory while the

@@ -23,7 +23,8 @@ struct workspace {
     unsigned long long stream_key;
     CUdeviceptr buffer;
     size_t bytes;
-    bool captured; /* a graph holds its address, so it must live as long as the device */
+    size_t refused; /* the least that there was no room for since workspace_expect_room(); 0: none */
+    bool captured;  /* a graph holds its address, so it must live as long as the device */
 };
 
 struct workspace_pool {
@@ -114,9 +115,15 @@ carat_status pointer_place(struct cuda_device *device, const char *name, const v
 
 void workspace_pool_destroy(struct workspace_pool *pool);
 
-/* The pool's workspace of a stream, grown to at least bytes. It stays the pool's. */
+/*
+ * The pool's workspace of a stream, grown to at least bytes. It stays the pool's. Where it could not grow so far before,
+ * the driver is not asked again.
+ */
 carat_status workspace_of_stream(struct cuda_device *device, CUstream stream, size_t bytes,
                                  CUdeviceptr *workspace);
+
+/* There may be room again for what the pool could not get: the driver is asked for it the next time. */
+void workspace_expect_room(struct cuda_device *device);
 
 /* Frees the workspace of a stream that is about to be destroyed. */
 carat_status workspace_drop(struct cuda_device *device, CUstream stream);

@@ -157,6 +157,10 @@ static carat_status prepare(struct cuda_device *device, const struct plan *plan)
     CUfunction function;
     CUdeviceptr workspace;
     CUdeviceptr count;
+    /* One that is limited was made since there was no room for the plan that the caller has asked for. */
+    if (plan->problem.most_workspace == 0) {
+        workspace_expect_room(device);
+    }
     for (int i = 0; i < plan->step_count; ++i) {
         const struct step *step = &plan->steps[i];
         CARAT_TRY(kernel_load(device, step->kernel, &function));

@@ -121,6 +121,7 @@ carat_status cuda_release(struct device *base, void *pointer)
     carat_status status = pointer_place(device, NULL, pointer, &place);
     if (status == CARAT_OK && place == PLACE_DEVICE) {
         status = DRIVER(device, cuMemFree_v2((CUdeviceptr)(uintptr_t)pointer));
+        workspace_expect_room(device);
     } else if (status == CARAT_OK && place == PLACE_PINNED) {
         status = DRIVER(device, cuMemFreeHost(pointer));
     } else if (status == CARAT_OK) {

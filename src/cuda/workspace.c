@@ -56,11 +56,16 @@ static carat_status make_room_to_retire(struct workspace_pool *pool)
     return CARAT_OK;
 }
 
+static void forget_buffer(struct workspace *entry)
+{
+    *entry = (struct workspace){.stream_key = entry->stream_key, .refused = entry->refused};
+}
+
 /* Puts the buffer of an entry aside until the device ends, where there is room for it. */
 static void retire(struct workspace_pool *pool, struct workspace *entry)
 {
     pool->retired[pool->retired_count++] = entry->buffer;
-    *entry = (struct workspace){.stream_key = entry->stream_key};
+    forget_buffer(entry);
 }
 
 /* Frees the buffer of an entry once the stream's work with it is done, or keeps it for its graphs. */
@@ -79,7 +84,7 @@ static carat_status empty(struct cuda_device *device, struct workspace *entry, C
     CUstreamCaptureMode mode;
     CARAT_TRY(capture_exempt_begin(device, &mode));
     carat_status status = DRIVER(device, cuMemFree_v2(entry->buffer));
-    *entry = (struct workspace){.stream_key = entry->stream_key};
+    forget_buffer(entry);
     capture_exempt_end(&mode);
     return status;
 }
@@ -88,10 +93,19 @@ static carat_status empty(struct cuda_device *device, struct workspace *entry, C
 static carat_status grow(struct cuda_device *device, struct workspace *entry, CUstream stream, bool capturing,
                          size_t bytes)
 {
+    if (entry->refused > 0 && bytes >= entry->refused) {
+        return fail(CARAT_OUT_OF_DEVICE_MEMORY,
+                    "%zu bytes are wanted of the pool, but there was no room for %zu on this stream before",
+                    bytes, entry->refused);
+    }
     bool keeps = entry->buffer && (entry->captured || capturing);
     CUdeviceptr buffer;
     CARAT_TRY(keeps ? make_room_to_retire(&device->pool) : empty(device, entry, stream, capturing));
-    CARAT_TRY(memory_allocate(device, bytes, &buffer));
+    carat_status status = memory_allocate(device, bytes, &buffer);
+    if (status != CARAT_OK) {
+        entry->refused = status == CARAT_OUT_OF_DEVICE_MEMORY ? bytes : entry->refused;
+        return status;
+    }
     if (keeps) {
         retire(&device->pool, entry);
     }
@@ -129,6 +143,20 @@ carat_status workspace_of_stream(struct cuda_device *device, CUstream stream, si
     return status;
 }
 
+static void expect_room_locked(struct workspace_pool *pool)
+{
+    for (size_t i = 0; i < pool->count; ++i) {
+        pool->entries[i].refused = 0;
+    }
+}
+
+void workspace_expect_room(struct cuda_device *device)
+{
+    pthread_mutex_lock(&device->pool.mutex);
+    expect_room_locked(&device->pool);
+    pthread_mutex_unlock(&device->pool.mutex);
+}
+
 static carat_status drop_locked(struct cuda_device *device, CUstream stream)
 {
     struct workspace_pool *pool = &device->pool;
@@ -153,6 +181,7 @@ carat_status workspace_drop(struct cuda_device *device, CUstream stream)
 {
     pthread_mutex_lock(&device->pool.mutex);
     carat_status status = drop_locked(device, stream);
+    expect_room_locked(&device->pool);
     pthread_mutex_unlock(&device->pool.mutex);
     return status;
 }
