@@ -545,6 +545,31 @@ static void host_calls_do_with_less_workspace(void **state)
     work_destroy(&w);
 }
 
+/* The kernels that a call on host memory launches. */
+static long launches_of_host_call(carat_context *carat, const struct work *w, const carat_run *run)
+{
+    void *d = malloc(w->bytes_d);
+    assert_non_null(d);
+    long before = standin_launches();
+    assert_ok(carat_gemm(carat, &w->problem, &w->alpha, w->a, w->b, &w->beta, NULL, d, run));
+    assert_memory_equal(d, w->d, w->bytes_d);
+    free(d);
+    return standin_launches() - before;
+}
+
+/* And as they do not use the caller's workspace, they are planned as if there were none. */
+static void host_calls_make_nothing_of_the_callers_workspace(void **state)
+{
+    carat_context *carat = *state;
+    struct work w = work_create(CARAT_S32, 40, 30, 4000, 9);
+    carat_run run = {.workspace = device_memory(carat, 256), .workspace_bytes = 256};
+    long launches = launches_of_host_call(carat, &w, NULL);
+    assert_true(launches > 1); /* K is split, and a reduce comes last */
+    assert_int_equal(launches_of_host_call(carat, &w, &run), launches);
+    assert_ok(carat_release(carat, run.workspace));
+    work_destroy(&w);
+}
+
 /*
  * A plan is made for addresses that kernels like; elsewhere it gives way to another one, which takes the pool's
  * workspace where it needs more than the caller has brought for the plan he knows.
@@ -1485,6 +1510,7 @@ int main(void)
         test(a_pool_that_cannot_grow_is_remembered),
         test(what_needs_workspace_is_refused_without),
         test(host_calls_do_with_less_workspace),
+        test(host_calls_make_nothing_of_the_callers_workspace),
         test(plans_run_at_any_address),
         test(odd_products_may_be_packed),
         test(a_planned_call_can_be_captured),

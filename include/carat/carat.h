@@ -349,7 +349,8 @@ CARAT_API carat_gemm_problem carat_gemm_describe(carat_type type, int64_t m, int
 /* How a call runs. NULL in place of a pointer to it means all zero. */
 typedef struct carat_run {
     void *stream;           /* CUstream; NULL is the default stream. Ignored by the CPU device. */
-    void *workspace;        /* device memory, 256-byte aligned; NULL takes the context's pool */
+    void *workspace;        /* device memory, 256-byte aligned; NULL takes the context's pool. For matrices */
+                            /* in host memory neither is used */
     size_t workspace_bytes; /* of workspace; for a plan at least what carat_plan_workspace() says */
     const void *bias;       /* type_bias, where the problem has a bias: in the kind of memory that D is in */
     const float *scale_a;   /* one number each, or NULL for 1: in device memory, or in host memory where */

@@ -675,6 +675,8 @@ carat_status host_gemm(struct cuda_device *device, const struct plan *plan,
         .operands = *operands,
         .launch = launch_product,
     };
+    /* Its workspace lies behind its matrices: neither the caller's nor the pool's sets a limit to it. */
+    job.problem.most_workspace = 0;
     if (!operands->a) {
         job.problem.k = 0;
     }

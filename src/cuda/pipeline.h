@@ -72,7 +72,7 @@ struct job {
 
     /* What is computed: launch puts one block on the compute stream. */
     const struct plan *plan; /* the caller's, of the whole product */
-    struct problem problem;  /* its problem, with k 0 where A and B are not read */
+    struct problem problem;  /* its problem, with k 0 where A and B are not read, and workspace as it likes */
     struct elementwise work; /* of scale_add and transpose */
     scalar_argument scale;   /* of scale_add */
     scalar_argument shift;
