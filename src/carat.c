@@ -110,13 +110,15 @@ static carat_status plan_and_run(carat_context *context, struct problem *problem
 
 /*
  * Runs a plan where A and B are. One that was made for other addresses gives way to another: where the
- * caller has brought workspace for the plan he knows, and this one needs more, it takes the pool's.
+ * caller has brought workspace for the plan he knows, and this one needs more, it takes the pool's. But too little for the
+ * plan he knows is refused, if need be by that plan, whatever the addresses; on host memory, which needs none, any will do.
  */
 static carat_status run_plan_here(carat_plan *plan, const struct operands *given, const carat_run *run)
 {
     CARAT_TRY(run_check(&run));
     struct problem here = problem_here(plan->context, &plan->plan.problem, given);
-    if (problem_equal(&here, &plan->plan.problem)) {
+    bool too_little = run->workspace && run->workspace_bytes < plan->plan.workspace_bytes;
+    if (too_little || problem_equal(&here, &plan->plan.problem)) {
         carat_status status = run_plan(plan, given, run);
         if (status != CARAT_WORKSPACE_TOO_SMALL || run->workspace) {
             return status;
@@ -125,7 +127,7 @@ static carat_status run_plan_here(carat_plan *plan, const struct operands *given
                                                 : CARAT_OUT_OF_DEVICE_MEMORY;
     }
     carat_run with = *run;
-    if (with.workspace && with.workspace_bytes >= plan->plan.workspace_bytes) {
+    if (with.workspace) {
         carat_plan *other;
         CARAT_TRY(plan_acquire(plan->context, &here, &other));
         if (with.workspace_bytes < other->plan.workspace_bytes) {

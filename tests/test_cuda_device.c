@@ -375,6 +375,14 @@ static void the_callers_workspace_is_used(void **state)
     run.workspace_bytes = needed - 1;
     assert_refused(carat_plan_run(plan, &w.alpha, p.a, p.b, &w.beta, NULL, p.d, &run),
                    CARAT_WORKSPACE_TOO_SMALL, "workspace");
+    /* Also where A is aligned to no more than its elements; but not in host memory, which takes none of it. */
+    assert_refused(carat_plan_run(plan, &w.alpha, (char *)p.a + 4, p.b, &w.beta, NULL, p.d, &run),
+                   CARAT_WORKSPACE_TOO_SMALL, "workspace");
+    void *d = malloc(w.bytes_d);
+    assert_non_null(d);
+    assert_ok(carat_plan_run(plan, &w.alpha, w.a, w.b, &w.beta, NULL, d, &run));
+    assert_memory_equal(d, w.d, w.bytes_d);
+    free(d);
     run = (carat_run){.workspace = w.a, .workspace_bytes = needed};
     assert_refused(carat_plan_run(plan, &w.alpha, p.a, p.b, &w.beta, NULL, p.d, &run), CARAT_INVALID_ARGUMENT,
                    "workspace");

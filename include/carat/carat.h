@@ -413,9 +413,9 @@ CARAT_API size_t carat_plan_workspace(const carat_plan *plan);
 CARAT_API const char *carat_plan_explain(const carat_plan *plan);
 
 /*
- * Runs the plan, as carat_gemm does. Errors: as carat_gemm; a run->workspace smaller than
- * carat_plan_workspace() says is CARAT_WORKSPACE_TOO_SMALL, but where A and B are aligned otherwise than
- * the plan was made for: then another is made, which may do with it.
+ * Runs the plan, as carat_gemm does; but in device memory a run->workspace smaller than carat_plan_workspace() says is
+ * always CARAT_WORKSPACE_TOO_SMALL. Where A and B are aligned otherwise than the plan was made for, another is made for them,
+ * which takes the pool's workspace if it needs more than it is given. Errors: as carat_gemm.
  */
 CARAT_API carat_status carat_plan_run(
     carat_plan *plan,
