@@ -149,8 +149,10 @@ carat_status carat_gemm(carat_context *context, const carat_gemm_problem *proble
     CARAT_TRY(problem_check(problem, &checked));
     CARAT_TRY(run_check(&run));
     struct operands given = {.alpha = alpha, .a = a, .b = b, .beta = beta, .c = c, .d = d};
+    struct message before;
+    message_keep(&before);
     checked = problem_here(context, &checked, &given);
-    return plan_and_run(context, &checked, &given, run);
+    return message_settle(plan_and_run(context, &checked, &given, run), &before);
 }
 
 /* ---- Plans ---- */
@@ -165,6 +167,8 @@ carat_status carat_plan_create(carat_context *context, const carat_gemm_problem 
         return fail(CARAT_INVALID_ARGUMENT, "context is NULL");
     }
     struct problem checked;
+    struct message before;
+    message_keep(&before);
     CARAT_TRY(problem_check(problem, &checked));
     for (;;) {
         carat_plan *acquired;
@@ -174,7 +178,7 @@ carat_status carat_plan_create(carat_context *context, const carat_gemm_problem 
                                   : context->device->functions->prepare(context->device, &acquired->plan);
         if (status == CARAT_OK) {
             *plan = acquired;
-            return CARAT_OK;
+            return message_settle(CARAT_OK, &before);
         }
         bool again = status == CARAT_WORKSPACE_TOO_SMALL && ask_for_less(&checked, &acquired->plan);
         plan_release(acquired);
@@ -196,8 +200,10 @@ carat_status carat_plan_run(carat_plan *plan, const void *alpha, const void *a, 
     if (!plan) {
         return fail(CARAT_INVALID_ARGUMENT, "plan is NULL");
     }
-    return run_plan_here(
-        plan, &(struct operands){.alpha = alpha, .a = a, .b = b, .beta = beta, .c = c, .d = d}, run);
+    struct operands given = {.alpha = alpha, .a = a, .b = b, .beta = beta, .c = c, .d = d};
+    struct message before;
+    message_keep(&before);
+    return message_settle(run_plan_here(plan, &given, run), &before);
 }
 
 /* ---- GEMM in the manner of CBLAS ---- */

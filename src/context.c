@@ -1,7 +1,6 @@
 /* context.c - contexts: choosing and making the device, and what is asked of the device alone. */
 #include "context.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "status.h"
@@ -14,9 +13,8 @@ static carat_status no_context(void) { return fail(CARAT_INVALID_ARGUMENT, "cont
 /* The CUDA device if there is one, else the CPU; why there is none goes into the message of a refusal. */
 static carat_status auto_device_create(int index, struct device **device)
 {
-    char message_before[512];
-    snprintf(message_before, sizeof(message_before), "%s", carat_last_message());
-
+    struct message before;
+    message_keep(&before);
     carat_status status = cuda_device_create(index, device);
     if (status != CARAT_NO_DRIVER && status != CARAT_NO_DEVICE && status != CARAT_UNSUPPORTED) {
         return status;
@@ -25,10 +23,7 @@ static carat_status auto_device_create(int index, struct device **device)
         return fail(CARAT_NO_DEVICE, "index is %d, but without CUDA there is only device 0, the CPU (%s)",
                     index, carat_last_message());
     }
-    CARAT_TRY(cpu_device_create(index, device));
-    /* This call did not fail, so the message is again that of the one that did. */
-    set_message("%s", message_before);
-    return CARAT_OK;
+    return message_settle(cpu_device_create(index, device), &before);
 }
 
 static carat_status device_create(carat_device_kind kind, int index, struct device **device)

@@ -5,20 +5,30 @@
 #include <stdio.h>
 #include <string.h>
 
-static _Thread_local char last_message[512];
+static _Thread_local struct message last_message;
 
 void set_message(const char *format, ...)
 {
     /* Formatted aside first: an argument may be the message that this one replaces. */
-    char message[sizeof(last_message)];
+    struct message message;
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(message, sizeof(message), format, arguments);
+    vsnprintf(message.text, sizeof(message.text), format, arguments);
     va_end(arguments);
-    memcpy(last_message, message, sizeof(last_message));
+    last_message = message;
 }
 
-const char *carat_last_message(void) { return last_message; }
+const char *carat_last_message(void) { return last_message.text; }
+
+void message_keep(struct message *before) { *before = last_message; }
+
+carat_status message_settle(carat_status status, const struct message *before)
+{
+    if (status == CARAT_OK) {
+        last_message = *before;
+    }
+    return status;
+}
 
 const char *carat_status_name(carat_status status)
 {

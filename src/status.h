@@ -7,6 +7,15 @@
 /* Sets the calling thread's message, printf-fashion. */
 __attribute__((format(printf, 1, 2))) void set_message(const char *format, ...);
 
+/* A thread's message, kept by a call that may fail on its way and succeed in the end: it did not fail then. */
+struct message {
+    char text[512];
+};
+void message_keep(struct message *before);
+
+/* Gives status, that of such a call; where that is CARAT_OK, the message is again what it was before. */
+carat_status message_settle(carat_status status, const struct message *before);
+
 /*
  * Sets the message and gives status: fail(status, format, ...). A macro, so that compilers see what comes
  * back; through a function, so that it need not be used.

@@ -431,12 +431,15 @@ static bool asks_for_memory(carat_context *carat, carat_plan *plan, const struct
 {
     carat_run run = {.stream = stream};
     standin_fail("cuMemAlloc_v2", 1, 2 /* CUDA_ERROR_OUT_OF_MEMORY */);
+    set_message("as it was");
     for (int call = 0; call < 2; ++call) {
         assert_ok(cuda_memset(carat_context_device(carat), p->d, 0xff, w->bytes_d, stream));
         assert_ok(call ? multiply(carat, w, p, stream)
                        : carat_plan_run(plan, &w->alpha, p->a, p->b, &w->beta, NULL, p->d, &run));
         assert_device_holds(carat, p->d, w->d, w->bytes_d, stream);
     }
+    /* A call that does with less has not failed, whatever it was refused on its way. */
+    assert_string_equal(carat_last_message(), "as it was");
     bool asked = standin_failed() != NULL;
     standin_fail(NULL, 0, 0);
     return asked;
@@ -466,6 +469,20 @@ static void destroy_a_stream(carat_context *carat, const struct work *w)
     void *stream = NULL;
     assert_ok(carat_stream_create(carat, &stream));
     assert_ok(carat_stream_destroy(carat, stream));
+}
+
+/* A plan that is made while there is no room for the best one says nothing of that in the message. */
+static void plans_made_where_memory_is_short(void **state)
+{
+    carat_context *carat = *state;
+    carat_gemm_problem problem = carat_gemm_describe(CARAT_S32, 40, 30, 4000);
+    carat_plan *plan = NULL;
+    standin_set_memory(1);
+    set_message("as it was");
+    assert_ok(carat_plan_create(carat, &problem, &plan));
+    assert_string_equal(carat_last_message(), "as it was");
+    assert_int_equal(carat_plan_workspace(plan), 0);
+    carat_plan_destroy(plan);
 }
 
 /* The driver is asked once; then not until there may be room again, and then once more. */
@@ -544,7 +561,9 @@ static void host_calls_do_with_less_workspace(void **state)
     assert_non_null(d);
     memset(d, 0xff, w.bytes_d);
     standin_set_memory(w.bytes_a + w.bytes_b + w.bytes_d + 1024);
+    set_message("as it was");
     assert_ok(carat_gemm(carat, &w.problem, &w.alpha, w.a, w.b, &w.beta, NULL, d, NULL));
+    assert_string_equal(carat_last_message(), "as it was");
     assert_memory_equal(d, w.d, w.bytes_d);
     standin_set_memory(w.bytes_a);
     assert_refused(carat_gemm(carat, &w.problem, &w.alpha, w.a, w.b, &w.beta, NULL, d, NULL),
@@ -1515,6 +1534,7 @@ int main(void)
         test(plans_run_often_and_explain_themselves),
         test(the_callers_workspace_is_used),
         test(short_workspace_makes_another_plan),
+        test(plans_made_where_memory_is_short),
         test(a_pool_that_cannot_grow_is_remembered),
         test(what_needs_workspace_is_refused_without),
         test(host_calls_do_with_less_workspace),

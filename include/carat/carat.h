@@ -101,9 +101,8 @@ typedef enum carat_status {
 CARAT_API const char *carat_status_name(carat_status status);
 
 /*
- * What went wrong in the last call that failed in this thread, or that only succeeded with less
- * workspace than it asked for; "" before the first. The text stays valid until the next such call in
- * the same thread.
+ * What went wrong in the last call that failed in this thread; "" before the first. The text stays
+ * valid until the next such call in the same thread.
  */
 CARAT_API const char *carat_last_message(void);
 
