@@ -141,6 +141,16 @@ static void word_of_list(const char *list, int i, char *word, size_t size)
     snprintf(word, size, "%.*s", (int)strcspn(list, ","), list);
 }
 
+/* Whether a shape is one that was asked for: thin ones, and sides that were rounded, may come out longer. */
+static bool is_within(const struct draw *draw, const struct shape *shape)
+{
+    int64_t most = draw->largest_side ? draw->largest_side : INT64_MAX;
+    carat_gemm_problem problem = shape_problem(shape);
+    return shape->m <= most && shape->n <= most && shape->k <= most &&
+           workload_operations(&problem) <= draw->most_operations &&
+           workload_bytes(&problem) <= draw->most_bytes;
+}
+
 carat_status shapes_random(const struct draw *draw, int count, struct shapes *shapes)
 {
     enum { PATIENCE = 10000 };
@@ -161,9 +171,7 @@ carat_status shapes_random(const struct draw *draw, int count, struct shapes *sh
             shape.m = draw_side(&state, draw->largest_side);
             shape.n = draw_side(&state, draw->largest_side);
             shape.k = draw_side(&state, draw->largest_side);
-            carat_gemm_problem problem = shape_problem(&shape);
-            fits = workload_operations(&problem) <= draw->most_operations &&
-                   workload_bytes(&problem) <= draw->most_bytes;
+            fits = is_within(draw, &shape);
         }
         if (!fits) {
             return fail(CARAT_INVALID_ARGUMENT, "hardly any shape has at most %g operations and %g bytes",
@@ -184,7 +192,7 @@ static int64_t round_to(int64_t side, int64_t unit)
 }
 
 /* Activations by weights: a few rows or columns, and a long other side and k. */
-enum { MOST_FEW = 128, LEAST_LONG = 1024, LONG_RATIO = 32, K_RATIO = 16 };
+enum { MOST_FEW = 128, LEAST_LONG = 1024, LONG_RATIO = 32, K_RATIO = 16, LARGEST = LEAST_LONG * K_RATIO };
 static void draw_thin(uint64_t *state, struct shape *shape)
 {
     int64_t few = draw_side(state, MOST_FEW);
@@ -198,14 +206,15 @@ static void draw_thin(uint64_t *state, struct shape *shape)
 static void draw_sides(const struct draw *draw, uint64_t *state, struct shape *shape)
 {
     enum { MOST_BATCH = 64 };
+    int64_t largest = draw->largest_side ? draw->largest_side : LARGEST;
     shape->batch = 1;
-    if (next_word(state) % 10 == 0 && draw->largest_side >= (int64_t)LEAST_LONG * K_RATIO) {
+    if (next_word(state) % 10 == 0 && largest >= LARGEST) {
         draw_thin(state, shape);
         return;
     }
-    shape->m = draw_side(state, draw->largest_side);
-    shape->n = draw_side(state, draw->largest_side);
-    shape->k = draw_side(state, draw->largest_side);
+    shape->m = draw_side(state, largest);
+    shape->n = draw_side(state, largest);
+    shape->k = draw_side(state, largest);
     if (next_word(state) % 16 == 0) {
         shape->batch = draw_side(state, MOST_BATCH);
     }
@@ -234,9 +243,7 @@ carat_status shapes_draw(const struct draw *draw, int i, struct shape *shape)
     shape->layout[1] = layout >> 33 & 1 ? 'T' : 'N';
     for (int tries = 0; tries < PATIENCE && shape->type; tries++) {
         draw_sides(draw, &state, shape);
-        carat_gemm_problem problem = shape_problem(shape);
-        if (workload_operations(&problem) <= draw->most_operations &&
-            workload_bytes(&problem) <= draw->most_bytes) {
+        if (is_within(draw, shape)) {
             return CARAT_OK;
         }
     }

@@ -39,11 +39,11 @@ carat_status shapes_read(const char *path, struct shapes *shapes);
 /* Appends one line's shape, if it has one. place is the line's name in messages. */
 carat_status shapes_read_line(const char *place, const char *line, struct shapes *shapes);
 
-/* What shapes_random() draws from. */
+/* What shapes_random() and shapes_draw() draw from. */
 struct draw {
     const char *dtypes; /* separated by commas, taken in turn */
     uint64_t seed;
-    int64_t largest_side;
+    int64_t largest_side;   /* for shapes_draw() alone 0 is 16384, or twice that where the shape is thin */
     double most_operations; /* of a product; one with more is drawn again */
     double most_bytes;      /* of A, B and D */
 };

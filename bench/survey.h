@@ -28,7 +28,7 @@ struct ways_options {
     uint64_t seed;
     double most_seconds;  /* of one product */
     double most_bytes;    /* of A, B and D */
-    int64_t largest_side; /* 0: 16384 */
+    int64_t largest_side; /* as in struct draw */
 };
 
 struct ways_totals {

@@ -179,7 +179,7 @@ carat_status survey_ways(struct stage *stage, const struct device_traits *traits
     CARAT_TRY(surveyor_begin(stage, traits, options, out, totals, &surveyor));
     surveyor.draw = (struct draw){.dtypes = options->dtypes ? options->dtypes : default_dtypes,
                                   .seed = options->seed,
-                                  .largest_side = options->largest_side ? options->largest_side : 16384,
+                                  .largest_side = options->largest_side,
                                   .most_operations = 1e13,
                                   .most_bytes = options->most_bytes};
     double begin = now_seconds();

@@ -231,6 +231,7 @@ static void shapes_to_tune_with_are_drawn(void **state)
         .dtypes = "bf16,tf32", .seed = 7, .largest_side = 16384, .most_operations = 1e13, .most_bytes = 2e9};
     struct shapes random = {0};
     assert_int_equal(shapes_random(&draw, COUNT, &random), CARAT_OK);
+    draw.largest_side = 0;
     int round = 0;
     int odd = 0;
     int thin = 0;
@@ -265,6 +266,25 @@ static void shapes_to_tune_with_are_drawn(void **state)
     draw.dtypes = "none";
     draw.most_operations = INFINITY;
     assert_int_equal(shapes_draw(&draw, 0, &shape), CARAT_INVALID_ARGUMENT);
+}
+
+/* Thin shapes and rounded sides too. */
+static void no_side_is_longer_than_asked_for(void **state)
+{
+    (void)state;
+    static const int64_t sides[] = {100, 16384, 20000, 32767};
+    for (size_t s = 0; s < sizeof(sides) / sizeof(sides[0]); s++) {
+        struct draw draw = {.dtypes = "bf16",
+                            .seed = 7,
+                            .largest_side = sides[s],
+                            .most_operations = INFINITY,
+                            .most_bytes = INFINITY};
+        for (int i = 0; i < 1000; i++) {
+            struct shape shape;
+            assert_int_equal(shapes_draw(&draw, i, &shape), CARAT_OK);
+            assert_true(shape.m <= sides[s] && shape.n <= sides[s] && shape.k <= sides[s]);
+        }
+    }
 }
 
 static void wrong_shape_lines_are_refused_with_their_place(void **state)
@@ -1398,6 +1418,7 @@ int main(void)
         cmocka_unit_test(eight_bit_floats_are_measured_both_ways),
         cmocka_unit_test(random_shapes_are_even_on_a_logarithmic_scale),
         cmocka_unit_test(shapes_to_tune_with_are_drawn),
+        cmocka_unit_test(no_side_is_longer_than_asked_for),
         cmocka_unit_test(wrong_shape_lines_are_refused_with_their_place),
         cmocka_unit_test(the_shape_files_that_come_along_are_read),
         cmocka_unit_test(reference_of_a_small_product),
