@@ -866,6 +866,14 @@ class OnAnyMachine(Case):
         self.assertEqual(done.returncode, 0)
         self.assertIn("skipped: no CUDA device", done.stdout)
 
+    def test_the_check_of_a_device_has_trials_of_each_kind_for_every_row(self):
+        """There is no time to run any, so that they may be of Hopper's rows, which no stand-in runs."""
+        environment = dict(os.environ, CARAT_DRIVER_LIBRARY=STANDIN, STANDIN_CAPABILITY="90")
+        done = subprocess.run([GPU_CHECK, "--rows", "", "--seconds", "1e-9"], capture_output=True, text=True,
+                              env=environment, timeout=300)
+        self.assertEqual(done.returncode, 0, done.stdout)
+        self.assertRegex(done.stdout, r"(?m)^wgmma_\w+ +0 passed, \d+ left out")
+
 
 if __name__ == "__main__":
     unittest.main(verbosity=2)
