@@ -8,6 +8,7 @@ import json
 import os
 import re
 import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -52,6 +53,23 @@ class Figures(unittest.TestCase):
                 with self.subTest(figure.what):
                     said = f"{figure.part.where()}: {figure.what}: {figure.part}"
                     self.assertTrue(figure.holds(), f"{said}, but the file has {figure.value}")
+
+    def test_summaries_agree_with_their_results(self):
+        """A file whose results were renewed one by one has the summaries of before: they are to be left out then."""
+        names = [name[:-5] for name in sorted(os.listdir(os.path.join(SOURCE, "docs/results")))
+                 if name.startswith("bench_") and name.endswith(".json")]
+        summaries = [(name, line) for name in names for line in pages.lines(name) if line["kind"] == "summary"]
+        self.assertGreater(len(summaries), 0)
+        for name, summary in summaries:
+            mine = [line for line in pages.lines(name) if line["kind"] == "result" and line["contender"] == "carat"
+                    and (not summary["file"] or (line["file"], line["dtype"]) == (summary["file"], summary["dtype"]))]
+            for key in ("ratio", "ratio_calls", "ratio_graph"):
+                ratios = [line[key] for line in mine if line[key]]
+                with self.subTest(f"{name}: {summary['file'] or 'all'} {summary['dtype']} {key}"):
+                    self.assertEqual(summary[key]["count"], len(ratios))
+                    if ratios:
+                        self.assertAlmostEqual(summary[key]["geometric_mean"], statistics.geometric_mean(ratios), 6)
+                        self.assertAlmostEqual(summary[key]["worst"], min(ratios), 6)
 
     def test_a_figure_holds_to_its_last_place_alone(self):
         for text, inside, outside, renewed in (
