@@ -20,12 +20,18 @@ void set_message(const char *format, ...)
 
 const char *carat_last_message(void) { return last_message.text; }
 
-void message_keep(struct message *before) { *before = last_message; }
+/* To the end of the text, and no further: every call does this, and hardly ever is there any. */
+static void copy_text(struct message *to, const struct message *from)
+{
+    memcpy(to->text, from->text, strlen(from->text) + 1);
+}
+
+void message_keep(struct message *before) { copy_text(before, &last_message); }
 
 carat_status message_settle(carat_status status, const struct message *before)
 {
     if (status == CARAT_OK) {
-        last_message = *before;
+        copy_text(&last_message, before);
     }
     return status;
 }

@@ -1210,6 +1210,63 @@ static void shared_tiles_have_room_and_tokens(void **state)
     standin_set_capability(100);
 }
 
+/* ---- Launches before the kernel ahead has ended ---------------------------------------------- */
+
+static int ptx_version; /* that the driver tells of what it has loaded */
+static struct driver driver_behind;
+
+static CUresult tell_ptx_version(int *value, CUfunction_attribute attribute, CUfunction function)
+{
+    if (attribute != CU_FUNC_ATTRIBUTE_PTX_VERSION) {
+        return driver_behind.cuFuncGetAttribute(value, attribute, function);
+    }
+    *value = ptx_version;
+    return ptx_version < 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+
+static unsigned early_launches;
+
+static CUresult count_early(const CUlaunchConfig *config, CUfunction function, void **arguments, void **extra)
+{
+    early_launches += config->numAttrs;
+    return driver_behind.cuLaunchKernelEx(config, function, arguments, extra);
+}
+
+/* Code that was compiled from what is older than 9.0 does not wait for the kernel ahead, whatever the row says. */
+static void only_code_that_waits_starts_early(void **state)
+{
+    (void)state;
+    static const struct {
+        int capability;
+        int version;
+        int ptx;
+        bool early;
+    } cases[] = {{90, 13000, 90, true},  {90, 13000, 0, true},   {90, 13000, 75, false},
+                 {90, 13000, 80, false}, {90, 13000, -1, false}, {100, 13000, 90, false},
+                 {90, 12020, 90, false}};
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); ++i) {
+        carat_context *carat = NULL;
+        standin_set_capability(cases[i].capability);
+        assert_ok(carat_context_create(CARAT_DEVICE_CUDA, 0, &carat));
+        struct work w = work_create(CARAT_F32, 8, 6, 5, 20);
+        struct placed p = placed_create(carat, &w, NULL);
+        driver_behind = driver;
+        driver.cuFuncGetAttribute = tell_ptx_version;
+        driver.cuLaunchKernelEx = count_early;
+        driver.version = cases[i].version;
+        ptx_version = cases[i].ptx;
+        early_launches = 0;
+        carat_status status = multiply(carat, &w, &p, NULL);
+        driver = driver_behind;
+        assert_ok(status);
+        assert_int_equal(early_launches, cases[i].early);
+        placed_destroy(carat, &p);
+        work_destroy(&w);
+        carat_context_destroy(carat);
+    }
+    standin_set_capability(100);
+}
+
 /* ---- Products of planes: the steps around the product, which itself only Hopper runs ---------- */
 
 static struct {
@@ -1550,6 +1607,7 @@ int main(void)
         test(other_devices_have_other_memory),
         test(an_older_device_has_kernels_too),
         test(shared_tiles_have_room_and_tokens),
+        test(only_code_that_waits_starts_early),
         test(what_planes_leave_is_computed_from_f32),
         test(planned_products_of_two_planes_allocate_nothing),
         test(a_context_waits_for_its_work),

@@ -46,7 +46,9 @@
  *             been planned (carat_plan_create, or one call before): then it neither allocates
  *             nor synchronizes, unless the plan needs workspace and is given none: then the first capture
  *             on a stream allocates a buffer that lives as long as the context, and graphs captured on
- *             one stream share it, so do not run two of them at the same time.
+ *             one stream share it, so do not run two of them at the same time. A stream that the driver
+ *             gave the handle of one that is no more counts as the same, and so does the default stream
+ *             of each thread (2): graphs of such that are to run side by side take run->workspace.
  * Threads     A context may be used by many threads at once, and so may a plan. Creating and
  *             destroying an object must not run beside other uses of that object.
  * Errors      A function returns CARAT_OK or a status; carat_last_message() then says, for the
@@ -244,8 +246,8 @@ typedef enum carat_accuracy {
      */
     CARAT_ACCURACY_STRICT = 1,
     /*
-     * f32: A and B may be rounded to tf32 (11 bits). 8-bit floats: all sums as the tensor unit keeps them. All
-     * else: as standard. The CPU is as accurate as strict.
+     * f32: A and B may be rounded to tf32 (11 bits), and signalling NaN with nothing in these count as infinity.
+     * 8-bit floats: all sums as the tensor unit keeps them. All else: as standard. The CPU is as accurate as strict.
      */
     CARAT_ACCURACY_FAST = 2,
     /*

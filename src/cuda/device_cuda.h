@@ -16,6 +16,7 @@
 struct loaded_kernel {
     _Atomic(CUfunction) function;
     CUmodule module;
+    bool early; /* may begin before the kernels before it have ended: set before function is */
 };
 
 /* The pool's workspace for one stream. */

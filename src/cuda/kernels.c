@@ -11,7 +11,8 @@
 
 /*
  * Where a kernel may be launched before the one ahead of it ends, captured into graphs too: where the machine code of
- * compute capability 9.0 runs. A later device runs the rows' PTX, which is of 7.5 or 8.0 and does not wait.
+ * compute capability 9.0 runs. A later device runs the rows' PTX, which is of 7.5 or 8.0 and does not wait; and so may this
+ * one, where nvcc knew no 9.0 or the driver is told to take no machine code (CUDA_FORCE_PTX_JIT).
  */
 #define EARLY_CAPABILITY 90
 #define EARLY_DRIVER 12030
@@ -35,6 +36,16 @@ carat_status cuda_kernel_check(struct device *base, const struct kernel *kernel)
                       kernel->name, kernel->arch / 10, kernel->arch % 10,
                       kernel->arch_specific ? " and no other" : "", kernel->shared_bytes,
                       traits->compute_capability / 10, traits->compute_capability % 10, traits->shared_bytes);
+}
+
+/* Whether the code that was loaded of a row waits by itself for the kernels before it. */
+static bool waits_itself(const struct cuda_device *device, const struct kernel *kernel, CUfunction function)
+{
+    int ptx = 0; /* not known */
+    return kernel->early && device->base.traits.compute_capability == EARLY_CAPABILITY &&
+           driver.version >= EARLY_DRIVER &&
+           driver.cuFuncGetAttribute(&ptx, CU_FUNC_ATTRIBUTE_PTX_VERSION, function) == CUDA_SUCCESS &&
+           (ptx == 0 || ptx >= EARLY_CAPABILITY);
 }
 
 static carat_status load(struct cuda_device *device, const struct kernel *kernel, CUmodule *module,
@@ -70,6 +81,7 @@ static carat_status load_once(struct cuda_device *device, const struct kernel *k
     capture_exempt_end(&mode);
     if (status == CARAT_OK) {
         loaded->module = module;
+        loaded->early = waits_itself(device, kernel, function);
         atomic_store_explicit(&loaded->function, function, memory_order_release);
     }
     return status;
@@ -111,8 +123,6 @@ carat_status kernel_launch(struct cuda_device *device, const struct kernel *kern
     CARAT_TRY(kernel_load(device, kernel, &function));
     CUlaunchAttribute early = {.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
                                .value = {.programmaticStreamSerializationAllowed = 1}};
-    bool may_start_early = kernel->early && device->base.traits.compute_capability == EARLY_CAPABILITY &&
-                           driver.version >= EARLY_DRIVER;
     CUlaunchConfig config = {
         .gridDimX = (unsigned)blocks,
         .gridDimY = 1,
@@ -123,7 +133,7 @@ carat_status kernel_launch(struct cuda_device *device, const struct kernel *kern
         .sharedMemBytes = (unsigned)kernel->shared_bytes,
         .hStream = stream,
         .attrs = &early,
-        .numAttrs = may_start_early,
+        .numAttrs = device->kernels[kernel - carat_catalog].early,
     };
     /* The driver copies the argument; it only takes it without const. */
     void *parameters[] = {(void *)(uintptr_t)arguments};

@@ -525,6 +525,7 @@ CUresult cuFuncGetAttribute(int *value, CUfunction_attribute attribute, CUfuncti
     case CU_FUNC_ATTRIBUTE_NUM_REGS:
         *value = 64;
         return call.result;
+    case CU_FUNC_ATTRIBUTE_PTX_VERSION:
     case CU_FUNC_ATTRIBUTE_BINARY_VERSION:
         *value = standin.capability;
         return call.result;
