@@ -751,6 +751,38 @@ static void a_planned_call_can_be_captured(void **state)
     }
 }
 
+/* Memory may come and go in this thread while another's stream is recorded, for which the driver forbids it to all. */
+static void memory_is_freed_while_a_stream_is_captured(void **state)
+{
+    carat_context *carat = *state;
+    struct device *device = carat_context_device(carat);
+    CUstream recorded = NULL;
+    CUgraph graph = NULL;
+    void *pinned = NULL;
+    struct work small = work_create(CARAT_F32, 8, 8, 8, 30);
+    struct work large = work_create(CARAT_F32, 150, 130, 110, 31);
+    float *d = malloc(large.bytes_d);
+    assert_non_null(d);
+    assert_ok(carat_allocate(carat, CARAT_MEMORY_PINNED, 100, &pinned));
+    void *memory = device_memory(carat, 100);
+    assert_ok(cuda_enter(device));
+    assert_int_equal(driver.cuStreamCreate(&recorded, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+    assert_int_equal(driver.cuStreamBeginCapture_v2(recorded, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
+    /* Calls on host memory, whose buffers have to grow. */
+    assert_ok(carat_gemm(carat, &small.problem, &small.alpha, small.a, small.b, &small.beta, NULL, d, NULL));
+    assert_ok(carat_gemm(carat, &large.problem, &large.alpha, large.a, large.b, &large.beta, NULL, d, NULL));
+    assert_memory_equal(d, large.d, large.bytes_d);
+    assert_ok(carat_release(carat, memory));
+    assert_ok(carat_release(carat, pinned));
+    assert_int_equal(driver.cuStreamEndCapture(recorded, &graph), CUDA_SUCCESS);
+    assert_int_equal(driver.cuGraphDestroy(graph), CUDA_SUCCESS);
+    assert_int_equal(driver.cuStreamDestroy_v2(recorded), CUDA_SUCCESS);
+    cuda_leave(device);
+    free(d);
+    work_destroy(&small);
+    work_destroy(&large);
+}
+
 static void elementwise_calls_can_be_captured(void **state)
 {
     carat_context *carat = *state;
@@ -1599,6 +1631,7 @@ int main(void)
         test(plans_run_at_any_address),
         test(odd_products_may_be_packed),
         test(a_planned_call_can_be_captured),
+        test(memory_is_freed_while_a_stream_is_captured),
         test(elementwise_calls_can_be_captured),
         test(every_product_row_can_be_run_by_itself),
         test(events_tell_the_time),

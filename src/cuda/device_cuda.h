@@ -93,6 +93,10 @@ void device_leave(struct cuda_device *device, bool pushed);
 carat_status memory_allocate(struct cuda_device *device, size_t bytes, CUdeviceptr *pointer);
 carat_status memory_allocate_pinned(struct cuda_device *device, size_t bytes, void **pointer);
 
+/* These and the two above may be called while some stream is being captured. */
+carat_status memory_free(struct cuda_device *device, CUdeviceptr pointer);
+carat_status memory_free_pinned(struct cuda_device *device, void *pointer);
+
 /*
  * Between the two, this thread may allocate and load while some stream is being captured: those
  * calls are not part of the recording.

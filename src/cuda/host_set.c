@@ -80,11 +80,10 @@ carat_status host_set_device_bytes(struct cuda_device *device, struct host_set *
     if (set->device_size >= bytes) {
         return CARAT_OK;
     }
-    CUdeviceptr old = set->device_bytes;
-    set->device_bytes = 0;
     set->device_size = 0;
-    if (old) {
-        CARAT_TRY(DRIVER(device, cuMemFree_v2(old)));
+    if (set->device_bytes) {
+        CARAT_TRY(memory_free(device, set->device_bytes));
+        set->device_bytes = 0;
     }
     CARAT_TRY(memory_allocate(device, bytes, &set->device_bytes));
     set->device_size = bytes;
@@ -96,11 +95,10 @@ carat_status host_set_pinned_bytes(struct cuda_device *device, struct host_set *
     if (set->pinned_size >= bytes) {
         return CARAT_OK;
     }
-    void *old = set->pinned;
-    set->pinned = NULL;
     set->pinned_size = 0;
-    if (old) {
-        CARAT_TRY(DRIVER(device, cuMemFreeHost(old)));
+    if (set->pinned) {
+        CARAT_TRY(memory_free_pinned(device, set->pinned));
+        set->pinned = NULL;
     }
     CARAT_TRY(memory_allocate_pinned(device, bytes, &set->pinned));
     set->pinned_size = bytes;

@@ -94,6 +94,24 @@ carat_status memory_allocate_pinned(struct cuda_device *device, size_t bytes, vo
     return status;
 }
 
+carat_status memory_free(struct cuda_device *device, CUdeviceptr pointer)
+{
+    CUstreamCaptureMode mode;
+    CARAT_TRY(capture_exempt_begin(device, &mode));
+    carat_status status = DRIVER(device, cuMemFree_v2(pointer));
+    capture_exempt_end(&mode);
+    return status;
+}
+
+carat_status memory_free_pinned(struct cuda_device *device, void *pointer)
+{
+    CUstreamCaptureMode mode;
+    CARAT_TRY(capture_exempt_begin(device, &mode));
+    carat_status status = DRIVER(device, cuMemFreeHost(pointer));
+    capture_exempt_end(&mode);
+    return status;
+}
+
 carat_status cuda_allocate(struct device *base, carat_memory memory, size_t bytes, void **pointer)
 {
     struct cuda_device *device = cuda_device_of(base);
@@ -120,10 +138,10 @@ carat_status cuda_release(struct device *base, void *pointer)
     enum place place;
     carat_status status = pointer_place(device, NULL, pointer, &place);
     if (status == CARAT_OK && place == PLACE_DEVICE) {
-        status = DRIVER(device, cuMemFree_v2((CUdeviceptr)(uintptr_t)pointer));
+        status = memory_free(device, (CUdeviceptr)(uintptr_t)pointer);
         workspace_expect_room(device);
     } else if (status == CARAT_OK && place == PLACE_PINNED) {
-        status = DRIVER(device, cuMemFreeHost(pointer));
+        status = memory_free_pinned(device, pointer);
     } else if (status == CARAT_OK) {
         status = fail(CARAT_INVALID_ARGUMENT, "pointer is %p, which carat_allocate did not give", pointer);
     }

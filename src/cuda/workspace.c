@@ -81,11 +81,8 @@ static carat_status empty(struct cuda_device *device, struct workspace *entry, C
         return CARAT_OK;
     }
     CARAT_TRY(DRIVER(device, cuStreamSynchronize(stream)));
-    CUstreamCaptureMode mode;
-    CARAT_TRY(capture_exempt_begin(device, &mode));
-    carat_status status = DRIVER(device, cuMemFree_v2(entry->buffer));
+    carat_status status = memory_free(device, entry->buffer);
     forget_buffer(entry);
-    capture_exempt_end(&mode);
     return status;
 }
 
