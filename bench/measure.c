@@ -10,7 +10,7 @@
 #include "statistics.h"
 #include "status.h"
 
-enum { MOST_ROUNDS = 100, MOST_CALLS = 4096 };
+enum { MOST_CALLS = 4096 };
 
 /* A region should last this long, and go round all sets unless that takes as long as the second. */
 static const double REGION_SECONDS = 0.5e-3;
@@ -74,10 +74,10 @@ struct entry {
     int rounds;
     int rounds_done;
     void *graph;
-    double times[MOST_ROUNDS];
-    double graph_times[MOST_ROUNDS];
-    double clocks[MOST_ROUNDS];
-    double powers[MOST_ROUNDS];
+    double times[MEASURE_MOST_ROUNDS];
+    double graph_times[MEASURE_MOST_ROUNDS];
+    double clocks[MEASURE_MOST_ROUNDS];
+    double powers[MEASURE_MOST_ROUNDS];
 };
 
 /* Puts a contender out, for the last message; a lost device ends it all. */
@@ -200,7 +200,7 @@ static carat_status make_ready(struct entry *entry, const struct measure_options
         return CARAT_OK;
     }
     double rounds = options->seconds / (region * (cuda ? 2 : 1));
-    int most = options->rounds < MOST_ROUNDS ? options->rounds : MOST_ROUNDS;
+    int most = options->rounds < MEASURE_MOST_ROUNDS ? options->rounds : MEASURE_MOST_ROUNDS;
     int fewest = most < 3 ? most : 3;
     entry->rounds = rounds > most ? most : rounds < fewest ? fewest : (int)rounds;
     if (!cuda) {

@@ -20,9 +20,11 @@ struct stage {
 carat_status stage_open(carat_device_kind kind, int index, struct stage *stage);
 void stage_close(struct stage *stage);
 
+enum { MEASURE_MOST_ROUNDS = 100 };
+
 struct measure_options {
     double seconds;       /* about how long one contender may be timed on one problem */
-    int rounds;           /* at most */
+    int rounds;           /* at most; more than MEASURE_MOST_ROUNDS count as so many */
     int64_t check_budget; /* multiply-adds of the reference of one problem */
     enum accuracy_family input;
 };

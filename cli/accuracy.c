@@ -422,7 +422,7 @@ int command_accuracy(int argc, char **argv)
              "who is measured beside, where he is installed: cublas, openblas, both with a comma, or none.\n"
              "Default: cublas, or openblas where there is no cublas"},
         {.name = "--time-limit",
-         .kind = OPTION_REAL,
+         .kind = OPTION_AMOUNT,
          .target = &time_limit,
          .value = "S",
          .help = "begin no case that would not be done by then, in the order of --depths (no limit)"},

@@ -541,7 +541,7 @@ int command_bench(int argc, char **argv)
          .value = "N",
          .help = "what --random begins with: the same number draws the same shapes (1)"},
         {.name = "--largest",
-         .kind = OPTION_REAL,
+         .kind = OPTION_AMOUNT,
          .target = &request.largest,
          .value = "GFLOP",
          .help = "--random: the most operations of a shape, in billions (10000; on the CPU 1)"},
@@ -602,7 +602,7 @@ int command_bench(int argc, char **argv)
          .target = &summary_only,
          .help = "print the means and worst cases of each file and type, without a line a case"},
         {.name = "--time-limit",
-         .kind = OPTION_REAL,
+         .kind = OPTION_AMOUNT,
          .target = &seconds,
          .value = "S",
          .help = "about how long a contender is timed on a case (0.4)"},
@@ -694,6 +694,10 @@ int command_bench(int argc, char **argv)
     }
     if (seconds <= 0 || rounds < 1) {
         return usage_error(argv[0], "--time-limit and --repeat must be more than 0");
+    }
+    if (rounds > MEASURE_MOST_ROUNDS) {
+        return usage_error(argv[0], "--repeat is %lld, but should be at most %d", (long long)rounds,
+                           MEASURE_MOST_ROUNDS);
     }
     if (request.largest < 0 || request.random > MOST_RANDOM || request.size > INT32_MAX) {
         return usage_error(argv[0], "--largest, --random or --size is out of range");

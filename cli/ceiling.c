@@ -40,7 +40,7 @@ int command_ceiling(int argc, char **argv)
          .value = "FILE",
          .help = "write the figures as JSON too (-: to standard output, with the table on standard error)"},
         {.name = "--seconds",
-         .kind = OPTION_REAL,
+         .kind = OPTION_AMOUNT,
          .target = &seconds,
          .value = "S",
          .help = "how long each loop keeps the device busy (0.6)"},

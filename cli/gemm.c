@@ -26,7 +26,7 @@
 static const char command[] = "gemm";
 
 /* The runs of one measurement: as many as fit in TIME_BUDGET, but no fewer and no more than these. */
-enum { LEAST_RUNS = 3, MOST_RUNS = 1000 };
+enum { LEAST_RUNS = 3, MOST_RUNS = 1000, MOST_REPEATED = 1000000 };
 static const double TIME_BUDGET = 0.5;
 
 /* What goes in, then what comes out. The bias is a matrix of one column. */
@@ -224,6 +224,9 @@ static bool check_line(const struct request *request, const struct line *line)
         usage_error(command, "give two .npy files, or --m");
     } else if (line->repeat_given && request->repeat == 0) {
         usage_error(command, "--repeat is 0, but should be 1 or more");
+    } else if (request->repeat > MOST_REPEATED) {
+        usage_error(command, "--repeat is %lld, but should be at most %d", (long long)request->repeat,
+                    MOST_REPEATED);
     } else if (request->beta != 0 && !generated && !request->paths[MATRIX_C]) {
         usage_error(command, "--beta is %g, but there is no C: give it with --c FILE", request->beta);
     } else {

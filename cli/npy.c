@@ -241,8 +241,10 @@ static bool find_type(const char *path, const char *descr, carat_type raw, carat
     }
     if (known) {
         bool bytes = strcmp(name, "u1") == 0;
-        return refuse(message, path, "its elements are %s; with --type %s they are taken for %s", descr,
-                      bytes ? "e4m3 or e5m2" : "bf16", bytes ? "such floats" : "bf16");
+        return refuse(message, path,
+                      "its elements are %s; with --type %s (of B, C and the bias: --type-b, --type-d, "
+                      "--bias-type) they are taken for %s",
+                      descr, bytes ? "e4m3 or e5m2" : "bf16", bytes ? "such floats" : "bf16");
     }
     return refuse(
         message, path,

@@ -184,6 +184,11 @@ static const char *store(const struct option *option, const char *value)
         return parse_count(value, (int64_t *)option->target) ? NULL : "a whole number, 0 or more";
     case OPTION_REAL:
         return parse_real(value, (double *)option->target) ? NULL : "a number";
+    case OPTION_AMOUNT:
+        /* NaN is no less than 0 either. */
+        return parse_real(value, (double *)option->target) && *(double *)option->target >= 0
+                   ? NULL
+                   : "a number, 0 or more";
     case OPTION_CHOICE:
         break;
     }

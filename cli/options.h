@@ -11,11 +11,12 @@
 #include "carat/carat.h"
 
 enum option_kind {
-    OPTION_FLAG,  /* no value; target is a bool *, set to true */
-    OPTION_TEXT,  /* target is a const char ** */
-    OPTION_COUNT, /* a whole number >= 0; target is an int64_t * */
-    OPTION_REAL,  /* target is a double * */
-    OPTION_CHOICE /* one of the words in choices; target is an int *, set to the word's place */
+    OPTION_FLAG,   /* no value; target is a bool *, set to true */
+    OPTION_TEXT,   /* target is a const char ** */
+    OPTION_COUNT,  /* a whole number >= 0; target is an int64_t * */
+    OPTION_REAL,   /* target is a double * */
+    OPTION_AMOUNT, /* a number >= 0, such as a time; target is a double * */
+    OPTION_CHOICE  /* one of the words in choices; target is an int *, set to the word's place */
 };
 
 struct option {

@@ -159,6 +159,9 @@ static carat_status tune_all_ways(struct stage *stage, const struct ways_options
 static carat_status tune(struct stage *stage, const struct survey_options *options, struct ways_options *ways,
                          const struct shapes *shapes, const char *path, bool resume)
 {
+    if (!stage->place.cuda) { /* before a table that is there is written over */
+        return fail(CARAT_UNSUPPORTED, "the CPU has one way to compute a product");
+    }
     struct tuning_head head = survey_head(&stage->place);
     struct lines lines = {0};
     struct survey_totals totals = {0};
@@ -213,12 +216,12 @@ int command_tune(int argc, char **argv)
     bool resume = false;
     const struct option options[] = {
         {.name = "--minutes",
-         .kind = OPTION_REAL,
+         .kind = OPTION_AMOUNT,
          .target = &minutes,
          .value = "N",
          .help = "measure kernels for so long at most; what tells most comes first (4)"},
         {.name = "--ways",
-         .kind = OPTION_REAL,
+         .kind = OPTION_AMOUNT,
          .target = &seconds,
          .value = "SECONDS",
          .help = "then time whole ways to do shapes drawn at random for so long (60)"},
@@ -286,7 +289,7 @@ int command_tune(int argc, char **argv)
     if (!are_types(types, word, sizeof(word))) {
         return usage_error(argv[0], "--type has '%s', which is no element type", word);
     }
-    if (minutes < 0 || seconds < 0 || (minutes + seconds == 0 && path_count == 0)) {
+    if (minutes + seconds == 0 && path_count == 0) {
         return usage_error(
             argv[0], "--minutes is %g and --ways is %g, but there must be time for one of them, or shapes",
             minutes, seconds);

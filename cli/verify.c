@@ -689,8 +689,9 @@ int command_verify(int argc, char **argv)
     if (!parse_device(device, &kind, &index)) {
         return usage_error(argv[0], "--device is '%s', but should be auto, cpu, cuda or cuda:N", device);
     }
-    if (kernel && !catalog_find(kernel)) {
-        return usage_error(argv[0], "there is no kernel '%s'", kernel);
+    const struct kernel *row = kernel ? catalog_find(kernel) : NULL;
+    if (kernel && (!row || row->operation != OPERATION_GEMM)) {
+        return usage_error(argv[0], "there is no kernel '%s' for a product", kernel);
     }
     if (size < 1 || size > 4096) {
         return usage_error(argv[0], "--size is %lld, but should be from 1 to 4096", (long long)size);

@@ -306,6 +306,8 @@ class Bench(Case):
             ["--shapes", self.shapes, "--against", "mkl"],
             ["--shapes", self.shapes, "--time-limit", "0"],
             ["--shapes", self.shapes, "--repeat", "0"],
+            ["--shapes", self.shapes, "--repeat", "101"],
+            ["--shapes", self.shapes, "--time-limit", "nan"],
             ["--shapes", self.shapes, "--input", "wide"],
             ["--shapes", self.shapes, "--input", "exponents", "--every-row"],
             ["--memory", "--input", "exponents"],
@@ -464,7 +466,7 @@ class Ladder(Case):
 
     def test_wrong_usage(self):
         for arguments in (["--sizes", "x"], ["--size", "0"], ["--type", "f8"], ["--rungs", "one"],
-                          ["--time-limit", "0"], ["extra"]):
+                          ["--time-limit", "0"], ["--call-limit", "nan"], ["extra"]):
             self.run_carat("ladder", *arguments, code=2)
 
 
@@ -508,7 +510,7 @@ class Verify(Case):
         self.assertEqual(dtypes("--type", "f32-strict"), {"f32-strict"})
 
     def test_wrong_usage(self):
-        for arguments in (["--type", "x"], ["--size", "0"], ["--kernel", "none"], ["--device", "x"], ["extra"],
+        for arguments in (["--type", "x"], ["--size", "0"], ["--kernel", "none"], ["--kernel", "pack_2"], ["--device", "x"], ["extra"],
                           ["--accuracy", "default"], ["--type", "f64", "--accuracy", "fast"]):
             self.run_carat("verify", *arguments, code=2)
 
@@ -678,6 +680,7 @@ class Others(Case):
     def test_ceiling_without_a_device(self):
         self.assertIn("skipped: no CUDA device", self.run_carat("ceiling", device=False).stdout)
         self.run_carat("ceiling", "--seconds", "0", code=2)
+        self.run_carat("ceiling", "--seconds", "nan", code=2)
 
     def test_explain(self):
         done = self.run_carat("explain", "--layout", "TN", "24", "20", "16", "--measure")
@@ -782,8 +785,13 @@ class Tune(Case):
         self.write("table.txt", "carat-tuning 1\ndevice Another\nclock 1\n")
         self.assertIn("is a table of Another, but this is Stand-in 0", self.tune("--resume", code=1).stderr)
         self.assertIn("the CPU has one way", self.tune("--device", "cpu", device=False, code=1).stderr)
+        for arguments in (["--device", "cpu"], ["--device", "auto"], ["--minutes", "0", "--ways", "1", "--device", "cpu"]):
+            self.write("table.txt", "precious")
+            self.assertIn("the CPU has one way", self.tune(*arguments, device=False, code=1).stderr)
+            self.assertEqual(self.read("table.txt"), "precious")
         self.tune(device=False, code=1)
         self.tune("--minutes", "0", code=2)
+        self.tune("--minutes", "nan", code=2)
         self.tune("--device", "gpu", code=2)
         self.tune("--type", "f31", code=2)
 

@@ -264,6 +264,7 @@ class Frame(Case):
             ("--device is 'cuda:x', but should be auto", "--m", "3", "--device", "cuda:x"),
             ("--device is 'gpu', but should be auto", "--m", "3", "--device", "gpu"),
             ("--repeat is 0, but should be 1 or more", "--m", "3", "--repeat", "0"),
+            ("should be at most 1000000", "--m", "3", "--repeat", str(2**61 + 1)),
             ("but should be f32, f64, f16, bf16, s32, s8, e4m3 or e5m2", "--m=3", "--type=fp8"),
             ("--type tf32 is f32 with --accuracy fast", "--m", 3, "--type", "tf32", "--accuracy", "strict"),
             ("--accuracy is 'default', but should be standard|strict|fast|best|close", "--m", "3", "--accuracy", "default"),
