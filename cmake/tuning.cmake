@@ -1,8 +1,11 @@
 # carat_tuning_tables(FILE LEARN): writes a C file with what the program LEARN makes of every table of tuning/, as
-# carat_tunings.
+# carat_tunings; of none where LEARN is "".
 
 function(carat_tuning_tables file learn)
-    file(GLOB tables CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tuning/*.txt)
+    set(tables "")
+    if(learn)
+        file(GLOB tables CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tuning/*.txt)
+    endif()
     set(images "")
     set(assembly "")
     set(declarations "")
