@@ -12,9 +12,6 @@
 
 /* What a table's times of products have in them beside: the launch. */
 #define LAUNCH_CYCLES 2500.0
-/* Problems of fewer multiply-adds than this, and of no longer sides, are like those which are drawn to measure ways of. */
-#define MOST_SAMPLED_WORK 0x1p36
-#define LONGEST_SAMPLED_SIDE ((int64_t)1 << 15)
 
 /* ---- Rows ---- */
 
@@ -109,12 +106,6 @@ struct way_place place_of_way(const struct problem *p, const struct candidate *t
                   (begins_anywhere(p->type_cd, p->ldd, p->stride_d, 0) ? WAY_OFF_D : 0)};
     plan_marks(p, treated, place.packs);
     return place;
-}
-
-bool is_like_samples(const struct problem *p)
-{
-    return p->m <= LONGEST_SAMPLED_SIDE && p->n <= LONGEST_SAMPLED_SIDE && p->k <= LONGEST_SAMPLED_SIDE &&
-           (double)p->m * (double)p->n * (double)p->batch * (double)p->k < MOST_SAMPLED_WORK;
 }
 
 double way_factor(struct ways_near *near, struct candidate *candidate, double foreseen, double cutoff)

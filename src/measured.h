@@ -23,13 +23,6 @@ double idle_factor(const struct candidate *candidate);
 struct way_place place_of_way(const struct problem *p, const struct candidate *treated);
 
 /*
- * Whether a problem is of the size of those which are drawn to measure whole ways of, by its multiply-adds and its
- * sides. Of larger ones the grids know more, whose points they are nearer to, but for those that were measured
- * themselves.
- */
-bool is_like_samples(const struct problem *p);
-
-/*
  * How much longer than foreseen such a way took; near may be NULL. Where it would take `cutoff` cycles or more in any case, as
  * so many are foreseen, that is not looked at closely: then the factor is the least that it could be.
  */

@@ -193,7 +193,6 @@ static void search_rows(struct search *search, const struct candidate *treated)
         return;
     }
     const struct ways *ways = search->traits->tuning ? tuning_ways(search->traits->tuning) : NULL;
-    bool right_there = !is_like_samples(search->problem);
     const struct way_place place = place_of_way(search->problem, treated);
     struct ways_near near;
     for (int i = 0; i < carat_catalog_count; i++) {
@@ -203,7 +202,7 @@ static void search_rows(struct search *search, const struct candidate *treated)
             continue;
         }
         if (ways) {
-            ways_look_up(ways, kernel, &place, right_there, &near);
+            ways_look_up(ways, kernel, &place, &near);
             search->near = &near;
         }
         /* Every number of parts as long as one more makes a difference, then in growing steps. */

@@ -266,11 +266,10 @@ static int lower_bound(const struct ways *ways, int bucket, const struct sample 
 }
 
 void ways_look_up(const struct ways *ways, const struct kernel *kernel, const struct way_place *place,
-                  bool right_there, struct ways_near *near)
+                  struct ways_near *near)
 {
     near->ways = ways;
     near->place = *place;
-    near->right_there = right_there;
     near->count = -1;
     memset(near->there, 0, sizeof(near->there));
     if (!ways) {
@@ -330,9 +329,7 @@ static void gather(struct ways_near *near)
     near->count = 0;
     for (int shares = 0; shares < 2; shares++) {
         int bucket = near->buckets[shares];
-        int begin = near->right_there ? near->there[shares][0] : ways->first[bucket];
-        int end = near->right_there ? near->there[shares][1] : ways->first[bucket + 1];
-        for (int i = begin; i < end; i++) {
+        for (int i = ways->first[bucket]; i < ways->first[bucket + 1]; i++) {
             const struct sample *sample = &ways->samples[i];
             float distance = ways->trait_distance[sample->traits ^ near->place.traits];
             for (int axis = 0; axis < 4; axis++) {
@@ -356,14 +353,11 @@ static void gather(struct ways_near *near)
 /* Whether others say how long ways usually take. */
 static bool is_usual_known(const struct ways_near *near)
 {
-    return near->ways && !near->right_there && near->ways->count >= LEAST_USUAL;
+    return near->ways && near->ways->count >= LEAST_USUAL;
 }
 
 /* What is to be expected, as a residual, where nothing is near. */
-static float usual_at(const struct ways_near *near)
-{
-    return near->ways && !near->right_there ? near->ways->usual : 0;
-}
+static float usual_at(const struct ways_near *near) { return near->ways ? near->ways->usual : 0; }
 
 double ways_factor(struct ways_near *near, int parts, bool shares)
 {

@@ -63,10 +63,9 @@ enum { MOST_NEAR_GROUPS = 512 };
 struct ways_near {
     const struct ways *ways; /* NULL: nothing is near */
     struct way_place place;
-    bool right_there; /* nothing but what was timed of the very problem counts */
-    int buckets[2];   /* of ways whose clusters do not share tiles, and of those that do */
-    int there[2][2];  /* where in them the very problem's begin and end */
-    int count;        /* of groups; below 0: not gathered yet */
+    int buckets[2];  /* of ways whose clusters do not share tiles, and of those that do */
+    int there[2][2]; /* where in them the very problem's begin and end */
+    int count;       /* of groups; below 0: not gathered yet */
     struct {
         int parts;
         bool shares;
@@ -76,9 +75,9 @@ struct ways_near {
     } groups[MOST_NEAR_GROUPS];
 };
 
-/* Looks them up; right there: those of the very place alone, and nothing is usual. ways may be NULL: nothing is near. */
+/* Looks them up; ways may be NULL: nothing is near. */
 void ways_look_up(const struct ways *ways, const struct kernel *kernel, const struct way_place *place,
-                  bool right_there, struct ways_near *near);
+                  struct ways_near *near);
 
 /* How many times what is foreseen a way takes with so many parts of K, tiles shared or not; 1 where nothing is known. */
 double ways_factor(struct ways_near *near, int parts, bool shares);

@@ -189,7 +189,7 @@ static double random_factor(const struct tuning_table *table, const struct kerne
         .packs = {'-', '-'},
         .traits = draw % WAY_TRAITS};
     struct ways_near near;
-    ways_look_up(tuning_ways(table), kernel, &place, draw % 5 == 0, &near);
+    ways_look_up(tuning_ways(table), kernel, &place, &near);
     struct tuning_point point = {{(double)(draw % 40) / 4 - 5, (double)(draw % 31) / 4, 0}};
     return ways_factor(&near, 1 + (int)(draw % 9), false) *
            tuning_factor(table, kernel, (int)(draw % TUNING_VARIANTS), point, NULL);

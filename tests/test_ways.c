@@ -36,7 +36,7 @@ static double ask(const struct ways *ways, const char *name, const struct way_pl
                   bool shares)
 {
     struct ways_near near;
-    ways_look_up(ways, row(name), place, false, &near);
+    ways_look_up(ways, row(name), place, &near);
     return ways_factor(&near, parts, shares);
 }
 
@@ -143,22 +143,6 @@ static void what_is_usual_is_expected_of_others(void **state)
     }
 }
 
-static void what_was_measured_right_there_may_count_alone(void **state)
-{
-    (void)state;
-    struct ways *ways = learn("simt_f32_32x32", 6000, 1.5);
-    struct way_place beside = here;
-    struct ways_near near;
-    beside.at[2] += 0.01F;
-    ways_look_up(ways, row("simt_f32_32x32"), &here, true, &near);
-    assert_true(ways_factor(&near, 4, false) > 1.4);
-    ways_look_up(ways, row("simt_f32_32x32"), &beside, true, &near);
-    assert_true(!ways_know_problem(&near) && ways_factor(&near, 4, false) == 1);
-    ways_look_up(ways, row("simt_f32_64x64"), &here, true, &near);
-    assert_true(!ways_know_problem(&near) && ways_factor(&near, 4, false) == 1);
-    ways_close(ways);
-}
-
 /* A way that was timed of the very problem takes what it took, on average of its times, however far from foreseen. */
 static void what_was_timed_is_taken_at_its_word(void **state)
 {
@@ -179,23 +163,23 @@ static void what_was_timed_is_taken_at_its_word(void **state)
     assert_true(ways_add(ways, row("simt_f32_64x64"), &here, 2, true, 2));
     assert_true(ways_add(ways, row("simt_f32_64x64"), &here, 2, true, 4.5));
     assert_true(ways_sort(ways));
-    ways_look_up(ways, row("simt_f32_32x32"), &here, false, &near);
+    ways_look_up(ways, row("simt_f32_32x32"), &here, &near);
     assert_true(ways_timed(&near, 7, false, &factor) && fabs(factor / 0.125 - 1) < 1e-5);
     assert_true(ways_timed(&near, 4, false, &factor) && fabs(factor / 8 - 1) < 1e-5);
     assert_true(ways_know_problem(&near));
     assert_false(ways_timed(&near, 4, true, &factor));
     assert_false(ways_timed(&near, 5, false, &factor));
-    ways_look_up(ways, row("simt_f32_64x64"), &here, true, &near);
+    ways_look_up(ways, row("simt_f32_64x64"), &here, &near);
     assert_true(ways_timed(&near, 2, true, &factor) && fabs(factor / 3 - 1) < 1e-5);
-    ways_look_up(ways, row("simt_f32_64x64"), &close, false, &near);
+    ways_look_up(ways, row("simt_f32_64x64"), &close, &near);
     assert_true(!ways_timed(&near, 2, true, &factor) && !ways_know_problem(&near));
-    ways_look_up(ways, row("simt_f32_64x64"), &beside, false, &near);
+    ways_look_up(ways, row("simt_f32_64x64"), &beside, &near);
     assert_true(!ways_timed(&near, 2, true, &factor) && !ways_know_problem(&near));
-    ways_look_up(NULL, row("simt_f32_64x64"), &here, false, &near);
+    ways_look_up(NULL, row("simt_f32_64x64"), &here, &near);
     assert_false(ways_timed(&near, 2, true, &factor));
     assert_true(fabs(factor / 3 - 1) < 1e-5);
     ways_leave_out(ways);
-    ways_look_up(ways, row("simt_f32_64x64"), &here, false, &near);
+    ways_look_up(ways, row("simt_f32_64x64"), &here, &near);
     assert_false(ways_timed(&near, 2, true, &factor));
     ways_close(ways);
 }
@@ -252,13 +236,13 @@ static void the_least_factor_bounds_all(void **state)
     for (int i = 0; i < 200; i++) {
         struct way_place place = here;
         place.at[1] += (float)i / 8;
-        ways_look_up(ways, row("simt_f32_32x32"), &place, i % 2, &near);
+        ways_look_up(ways, row("simt_f32_32x32"), &place, &near);
         double least = ways_least_factor(&near, i % 3 == 0);
         assert_true(ways_factor(&near, 1 + i % 20, i % 3 == 0) >= least && least > 0.69);
     }
-    ways_look_up(ways, row("simt_f32_64x64"), &here, false, &near);
+    ways_look_up(ways, row("simt_f32_64x64"), &here, &near);
     assert_true(ways_factor(&near, 4, false) < 1.001 * ways_least_factor(&near, false));
-    ways_look_up(NULL, row("simt_f32_64x64"), &here, false, &near);
+    ways_look_up(NULL, row("simt_f32_64x64"), &here, &near);
     double nothing = ways_least_factor(&near, false);
     assert_true(nothing > 0.999 && nothing <= ways_factor(&near, 4, false));
     ways_close(ways);
@@ -289,7 +273,7 @@ static void an_image_says_the_same(void **state)
     }
     struct ways_near near;
     double factor;
-    ways_look_up(read, row("simt_f32_32x32"), &here, false, &near);
+    ways_look_up(read, row("simt_f32_32x32"), &here, &near);
     assert_true(ways_timed(&near, 4, false, &factor) && fabs(factor - 1.5) < 1e-5);
     ways_close(read);
     char little[64];
@@ -337,7 +321,6 @@ int main(void)
         cmocka_unit_test(other_ways_learn_nothing),
         cmocka_unit_test(what_is_learned_is_bounded),
         cmocka_unit_test(what_is_usual_is_expected_of_others),
-        cmocka_unit_test(what_was_measured_right_there_may_count_alone),
         cmocka_unit_test(what_was_timed_is_taken_at_its_word),
         cmocka_unit_test(the_problem_itself_is_left_out),
         cmocka_unit_test(many_numbers_of_parts_are_told_apart),
