@@ -710,6 +710,76 @@ static void odd_products_may_be_packed(void **state)
     }
 }
 
+/* ---- Scalars --------------------------------------------------------------------------------- */
+
+static struct {
+    CUresult (*ask)(unsigned count, CUpointer_attribute *attributes, void **values, CUdeviceptr pointer);
+    int times;
+} questions;
+
+static CUresult count_questions(unsigned count, CUpointer_attribute *attributes, void **values,
+                                CUdeviceptr pointer)
+{
+    questions.times++;
+    return questions.ask(count, attributes, values, pointer);
+}
+
+/* Calls and how often they asked the driver where something lies; A, B and D always, whose product is right. */
+static int questions_of(carat_context *carat, const struct work *w, const struct placed *p,
+                        const float *alpha, const float *beta)
+{
+    questions.times = 0;
+    questions.ask = driver.cuPointerGetAttributes;
+    driver.cuPointerGetAttributes = count_questions;
+    carat_status status = carat_gemm(carat, &w->problem, alpha, p->a, p->b, beta, NULL, p->d, NULL);
+    driver.cuPointerGetAttributes = questions.ask;
+    assert_ok(status);
+    assert_device_holds(carat, p->d, w->d, w->bytes_d, NULL);
+    return questions.times;
+}
+
+struct asker {
+    carat_context *carat;
+    const struct work *w;
+    const struct placed *p;
+    const float *others; /* on another thread's stack */
+    int own;
+    int shared;
+};
+
+static void *ask_from_a_thread(void *given)
+{
+    struct asker *asker = given;
+    float scalars[2] = {asker->others[0], asker->others[1]};
+    asker->own = questions_of(asker->carat, asker->w, asker->p, &scalars[0], &scalars[1]);
+    asker->shared = questions_of(asker->carat, asker->w, asker->p, &asker->others[0], &asker->others[1]);
+    return NULL;
+}
+
+/* Of scalars on the caller's own stack the driver is not asked: of those elsewhere it is, another thread's stack as well. */
+static void scalars_on_the_stack_need_no_question(void **state)
+{
+    carat_context *carat = *state;
+    struct work w = work_create(CARAT_F32, 9, 7, 5, 21);
+    struct placed p = placed_create(carat, &w, NULL);
+    float scalars[2] = {2, 0}; /* as work_multiply() does it */
+    float *heap = malloc(sizeof(scalars));
+    assert_non_null(heap);
+    memcpy(heap, scalars, sizeof(scalars));
+    assert_int_equal(questions_of(carat, &w, &p, &scalars[0], &scalars[1]), 3);
+    assert_int_equal(questions_of(carat, &w, &p, &heap[0], &scalars[1]), 4);
+    assert_int_equal(questions_of(carat, &w, &p, &heap[0], &heap[1]), 5);
+    struct asker asker = {.carat = carat, .w = &w, .p = &p, .others = scalars};
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, ask_from_a_thread, &asker), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(asker.own, 3);
+    assert_int_equal(asker.shared, 5);
+    free(heap);
+    placed_destroy(carat, &p);
+    work_destroy(&w);
+}
+
 /* ---- Graphs ---------------------------------------------------------------------------------- */
 
 static void a_planned_call_can_be_captured(void **state)
@@ -1630,6 +1700,7 @@ int main(void)
         test(host_calls_make_nothing_of_the_callers_workspace),
         test(plans_run_at_any_address),
         test(odd_products_may_be_packed),
+        test(scalars_on_the_stack_need_no_question),
         test(a_planned_call_can_be_captured),
         test(memory_is_freed_while_a_stream_is_captured),
         test(elementwise_calls_can_be_captured),

@@ -160,6 +160,9 @@ carat_status kernel_launch(struct cuda_device *device, const struct kernel *kern
 carat_status count_left_of(struct cuda_device *device, CUdeviceptr *count);
 void count_left_free(struct cuda_device *device);
 
+/* Whether so many bytes lie in the part of the calling thread's stack that its callers use (own_stack.c). */
+bool is_on_own_stack(const void *pointer, size_t bytes);
+
 /* ---- Running on device memory (launch.c) ---- */
 
 /* The value where the scalar is in host memory, else its address. */

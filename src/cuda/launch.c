@@ -15,9 +15,11 @@
 carat_status scalar_of(struct cuda_device *device, const char *name, carat_type type, const void *pointer,
                        scalar_argument *scalar)
 {
-    enum place place;
+    enum place place = PLACE_PAGEABLE;
     *scalar = (scalar_argument){0};
-    CARAT_TRY(pointer_place(device, name, pointer, &place));
+    if (!is_on_own_stack(pointer, carat_type_size(type))) {
+        CARAT_TRY(pointer_place(device, name, pointer, &place));
+    }
     if (place != PLACE_DEVICE) {
         memcpy(&scalar->value, pointer, carat_type_size(type));
         return CARAT_OK;
