@@ -1,6 +1,7 @@
 /* ceiling.c - measures a device's limits. */
 #include "ceiling.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -58,13 +59,13 @@ static carat_status run_load(void *context, int i)
 static carat_status sustained_rate(struct timer *timer, struct load *load, double seconds,
                                    struct ceiling *ceiling)
 {
-    enum { MOST_REGIONS = 200 };
+    enum { MOST_REGIONS = 200, MOST_CALLS = 1000000 };
     double times[MOST_REGIONS];
     struct reading reading = {0};
     double one = 0;
     CARAT_TRY(timer_region(timer, run_load, load, 1, &one, NULL)); /* loads the kernel */
     CARAT_TRY(timer_region(timer, run_load, load, 1, &one, NULL));
-    int calls = 1 + (int)(seconds / 20 / (one > 1e-7 ? one : 1e-7));
+    int calls = 1 + (int)fmin(seconds / 20 / fmax(one, 1e-7), MOST_CALLS);
     int count = 0;
     double spent = 0;
     while (count < 3 || (spent < seconds && count < MOST_REGIONS)) {

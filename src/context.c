@@ -19,8 +19,8 @@ static carat_status auto_device_create(int index, struct device **device)
     if (status != CARAT_NO_DRIVER && status != CARAT_NO_DEVICE && status != CARAT_UNSUPPORTED) {
         return status;
     }
-    if (index != 0 && cuda_device_count() > 0) {
-        return status; /* which says how many there are */
+    if (index != 0 && status == CARAT_NO_DEVICE && cuda_device_count() > 0) {
+        return status; /* the message says how many there are */
     }
     if (index != 0) {
         return fail(CARAT_NO_DEVICE, "index is %d, but without CUDA there is only device 0, the CPU (%s)",

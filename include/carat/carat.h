@@ -140,7 +140,7 @@ CARAT_API carat_status carat_context_create(
 
 /*
  * Waits for the work that the context has in flight and frees all that it owns. NULL is allowed.
- * Plans of the context must be destroyed before it.
+ * Plans of the context must be destroyed before it, and no stream of the device may be being captured.
  */
 CARAT_API void carat_context_destroy(carat_context *context);
 

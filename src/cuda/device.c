@@ -102,14 +102,11 @@ static void destroy(struct device *base)
 {
     struct cuda_device *device = cuda_device_of(base);
     bool pushed = driver.cuCtxPushCurrent_v2(device->context) == CUDA_SUCCESS;
-    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED; /* another stream may be captured meanwhile */
-    driver.cuThreadExchangeStreamCaptureMode(&mode);
     driver.cuCtxSynchronize();
     host_sets_destroy(device);
     workspace_pool_destroy(&device->pool);
     count_left_free(device);
     kernels_unload(device);
-    driver.cuThreadExchangeStreamCaptureMode(&mode);
     device_leave(device, pushed);
     driver.cuDevicePrimaryCtxRelease_v2(device->handle);
     pthread_mutex_destroy(&device->load_mutex);

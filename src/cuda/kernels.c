@@ -41,7 +41,7 @@ carat_status cuda_kernel_check(struct device *base, const struct kernel *kernel)
 /* Whether the code that was loaded of a row waits by itself for the kernels before it. */
 static bool waits_itself(const struct cuda_device *device, const struct kernel *kernel, CUfunction function)
 {
-    int ptx = 0; /* not known */
+    int ptx = 0; /* what the driver leaves so it does not know: then the row is believed */
     return kernel->early && device->base.traits.compute_capability == EARLY_CAPABILITY &&
            driver.version >= EARLY_DRIVER &&
            driver.cuFuncGetAttribute(&ptx, CU_FUNC_ATTRIBUTE_PTX_VERSION, function) == CUDA_SUCCESS &&
@@ -78,10 +78,11 @@ static carat_status load_once(struct cuda_device *device, const struct kernel *k
     }
     CARAT_TRY(capture_exempt_begin(device, &mode));
     carat_status status = load(device, kernel, &module, &function);
+    bool early = status == CARAT_OK && waits_itself(device, kernel, function);
     capture_exempt_end(&mode);
     if (status == CARAT_OK) {
         loaded->module = module;
-        loaded->early = waits_itself(device, kernel, function);
+        loaded->early = early;
         atomic_store_explicit(&loaded->function, function, memory_order_release);
     }
     return status;

@@ -81,9 +81,9 @@ static carat_status empty(struct cuda_device *device, struct workspace *entry, C
         return CARAT_OK;
     }
     CARAT_TRY(DRIVER(device, cuStreamSynchronize(stream)));
-    carat_status status = memory_free(device, entry->buffer);
+    CARAT_TRY(memory_free(device, entry->buffer));
     forget_buffer(entry);
-    return status;
+    return CARAT_OK;
 }
 
 /* A buffer that is not free to go is put aside only once there is another: it may do for what comes next. */
