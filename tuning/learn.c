@@ -1,6 +1,6 @@
 /*
  * learn.c - what the build makes of a table of measured times: all that can be learned of it, as an image that the library
- * asks where it lies. To learn takes half a second, which so no context has to wait for.
+ * asks where it lies. To learn takes half a second, and no context has to wait for it.
  *
  *     learn TABLE IMAGE
  */

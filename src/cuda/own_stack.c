@@ -1,6 +1,6 @@
 /*
- * own_stack.c - whether a pointer points into the calling thread's stack: that is host memory, whatever the driver would say
- * of it, and to ask the driver takes a tenth of a whole call. alpha and beta mostly lie there.
+ * own_stack.c - whether a pointer points into the calling thread's stack: that is host memory, so the driver need not be
+ * asked. alpha and beta mostly lie there.
  */
 #define _GNU_SOURCE /* pthread_getattr_np */
 #include <pthread.h>
