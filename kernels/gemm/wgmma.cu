@@ -802,16 +802,27 @@ static __device__ __forceinline__ void sum_products(wgmma_sum sum[WGMMA_SUMS], c
 /* Consumers that take turns have their stages in common: another may be multiplying out of them yet. */
 static __device__ inline int goes_through_stages(const consumer_state *self, int last)
 {
-    return !TURNS && last && self->arguments->d_by_map && bytes_of_result(self) > 1;
+    int bytes = bytes_of_result(self);
+    int whole = (STORES_COLUMNS(2) && bytes == 2) || (STORES_COLUMNS(4) && bytes == 4);
+    return !TURNS && last && bytes > 1 && (whole || self->arguments->d_by_map);
 }
 
-/* Stores a tile whose D the engine knows. */
+/* Stores a tile whose D the engine knows, or a block's last one. */
 static __device__ __forceinline__ void store_by_map(const consumer_state *self, standing at,
                                                     const place_of_tile *tile, const float value[WGMMA_SUMS],
                                                     int through_stages)
 {
+    int bytes = bytes_of_result(self);
+    if (__builtin_expect(!self->arguments->d_by_map, 0)) {
+        if (STORES_COLUMNS(2) && bytes == 2) {
+            store_columns(at, self->arguments, self->shared, tile, value, 2, self->number);
+        } else if (STORES_COLUMNS(4)) {
+            store_columns(at, self->arguments, self->shared, tile, value, 4, self->number);
+        }
+        return;
+    }
 #if STORES_16
-    if (bytes_of_result(self) == 2) {
+    if (bytes == 2) {
         store_by_engine(at, self->arguments, self->shared, tile, value, 2, self->number, through_stages);
         return;
     }

@@ -260,6 +260,131 @@ static __device__ __forceinline__ void copy_aligned(int index, const unsigned ch
     }
 }
 
+/* The 16 bytes from byte `offset` of the first of two neighbouring pieces on; a multiple of so many `bytes`, 2 or 4. */
+static __device__ __forceinline__ uint4 join(uint4 low, uint4 high, int offset, int bytes)
+{
+    uint32_t word[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+#pragma unroll
+    for (int i = 0; i < 6; ++i) {
+        word[i] = offset & 8 ? word[i + 2] : word[i];
+    }
+#pragma unroll
+    for (int i = 0; i < 5; ++i) {
+        word[i] = offset & 4 ? word[i + 1] : word[i];
+    }
+    uint32_t selector = bytes < 4 && offset & 2 ? 0x5432 : 0x3210;
+    return make_uint4(__byte_perm(word[0], word[1], selector), __byte_perm(word[1], word[2], selector),
+                      __byte_perm(word[2], word[3], selector), __byte_perm(word[3], word[4], selector));
+}
+
+#define COLUMNS_AT_ONCE 4 /* of a thread */
+
+/*
+ * Stores `columns` of D, BUFFER_ROWS at most, of which so many pieces of 128 bytes stand at `from`, `stride` from one to the
+ * next, and `length` bytes lie inside; wherever they begin. What of each lies at 16 bytes goes so, the edges element by
+ * element. `pieces` and `bytes` of an element are constants, `index` is the thread's among those that store.
+ */
+static __device__ __forceinline__ void copy_columns(int index, const unsigned char *from, uint32_t stride,
+                                                    int pieces, char *to, int64_t ld_bytes, int columns,
+                                                    int length, int bytes)
+{
+    const int vectors = pieces * 8;
+    const int lanes = vectors > 16 ? 32 : vectors > 8 ? 16 : 8; /* of a column */
+    const int edge_lanes = bytes < 4 ? 16 : 8;
+    int low = index % lanes;
+    int high = low < vectors - 1 ? low + 1 : low;
+#pragma unroll
+    for (int first = 0; first < BUFFER_ROWS; first += STORERS / lanes * COLUMNS_AT_ONCE) {
+        uint4 joined[COLUMNS_AT_ONCE];
+        char *at[COLUMNS_AT_ONCE];
+#pragma unroll
+        for (int i = 0; i < COLUMNS_AT_ONCE; ++i) {
+            if (first + i * (STORERS / lanes) >= BUFFER_ROWS) {
+                continue;
+            }
+            int column = first + i * (STORERS / lanes) + index / lanes;
+            char *begin = to + column * ld_bytes;
+            int head = (int)(-(uintptr_t)begin % 16);
+            joined[i] = join(*(const uint4 *)(from + low / 8 * stride + piece_at(column, low % 8)),
+                             *(const uint4 *)(from + high / 8 * stride + piece_at(column, high % 8)), head,
+                             bytes);
+            at[i] = column < columns && head + 16 * low + 16 <= length ? begin + head + 16 * low : 0;
+        }
+#pragma unroll
+        for (int i = 0; i < COLUMNS_AT_ONCE; ++i) {
+            if (first + i * (STORERS / lanes) < BUFFER_ROWS && at[i]) {
+                *(uint4 *)at[i] = joined[i];
+            }
+        }
+    }
+#pragma unroll
+    for (int first = 0; first < BUFFER_ROWS; first += STORERS / edge_lanes) {
+        int column = first + index / edge_lanes;
+        char *begin = to + column * ld_bytes;
+        edges edges = edges_of(begin, length);
+        int byte = index % edge_lanes * bytes;
+        int is_edge = column < columns && byte < edges.head + edges.tail;
+        byte += byte < edges.head ? 0 : length - edges.head - edges.tail;
+        if (is_edge) {
+            copy_element(begin + byte,
+                         from + byte / ROW_BYTES * stride + piece_at(column, byte / 16 % 8) + byte % 16,
+                         bytes);
+        }
+    }
+}
+
+/*
+ * Stores what can go out by 16 bytes when piece `number` of a warp's 16 columns of 16-bit results has come into `buffer`, the one
+ * before being in `before` yet: eight vectors of each column, the first of which begins in the piece before, where columns do
+ * not begin at 16 bytes. A column's edges, before its first whole vector and after its last, go element by element.
+ *
+ *     pieces      |       0       |       1       |       2       |
+ *     vectors     . e|---|---|---|---|---|---|---|---|---|---|---|e
+ *     with piece     0           | 1             | 2
+ */
+static __device__ __forceinline__ void copy_piece(standing at, const unsigned char *buffer,
+                                                  const unsigned char *before, const destination *to,
+                                                  int number)
+{
+    int length = (to->rows < WGMMA_N ? to->rows : WGMMA_N) * 2;
+    int first = number * ROW_BYTES;
+    int place = at.lane % 8;
+#pragma unroll 4
+    for (int row = 0; row < BUFFER_ROWS; row += 4) {
+        int column = row + at.lane / 8;
+        char *begin = to->first + column * to->ld_bytes;
+        int head = (int)(-(uintptr_t)begin % 16);
+        int byte = first + head + 16 * (place - 1);
+        uint4 low = *(const uint4 *)((place > 0 ? buffer : before) + piece_at(column, (place + 7) % 8));
+        uint4 high = *(const uint4 *)(buffer + piece_at(column, place));
+        uint4 joined = join(low, high, head, 2);
+        if (column < to->columns && byte >= 0 && byte + 16 <= length) {
+            *(uint4 *)(begin + byte) = joined;
+        }
+    }
+    int last = (length - 1) / ROW_BYTES * ROW_BYTES;
+    if (first != 0 && first != last) {
+        return;
+    }
+#pragma unroll 1
+    for (int row = 0; row < BUFFER_ROWS; row += 4) {
+        int column = row + at.lane / 8;
+        char *begin = to->first + column * to->ld_bytes;
+        int head = (int)(-(uintptr_t)begin % 16);
+        int tail = head + (length - head) / 16 * 16;
+        tail = tail < last + ROW_BYTES - 16 + head ? tail : last + ROW_BYTES - 16 + head;
+        int byte = 2 * place;
+        if (first == 0 && column < to->columns && byte < head && byte < length) {
+            copy_element(begin + byte, buffer + piece_at(column, 0) + byte, 2);
+        }
+        byte += tail;
+        if (first == last && column < to->columns && byte < length) {
+            const unsigned char *from = byte < last ? before : buffer;
+            copy_element(begin + byte, from + piece_at(column, byte % ROW_BYTES / 16) + byte % 16, 2);
+        }
+    }
+}
+
 /*
  * Stores a buffer, whose first element is (m, n) of the tile and which holds `width` elements along m. Columns may
  * begin anywhere:

@@ -223,13 +223,58 @@ static __device__ __forceinline__ void store_late(const tensor_gemm_arguments *a
     meet_storers(consumer);
     at = standing_of_thread();
     place_of_tile tile = place_of_storers(&arguments->gemm, part_of_consumer(*here, consumer), at);
-    store_filled(at, arguments, buffer, &tile, number * row_length(bytes), 0, bytes);
+    if (STORES_16 && bytes == 2 && !arguments->d_by_map) {
+        destination to = destination_of(&arguments->gemm, &tile, 2);
+        copy_piece(at, buffer, buffer_of(at, shared, consumer, left + 1), &to, number);
+    } else {
+        store_filled(at, arguments, buffer, &tile, number * row_length(bytes), 0, bytes);
+    }
     __syncwarp(); /* instructions of whole warpgroups follow */
 }
 
 #endif
 
 /* ---- Storing at once ---- */
+
+/*
+ * Whether a block's last tile stands in the stages before it is stored where the engine does not know D, for it is of whole
+ * pieces: then columns go out as long as they are, or half of that, not by 128 bytes, each with edges.
+ */
+#define STORES_COLUMNS(bytes) (!TURNS && WGMMA_N % 64 == 0 && ((bytes) == 4 || STORES_16))
+
+/* Pieces that the stages hold of columns: so many of each. */
+#define PIECES_AT_ONCE(bytes)                                                                                \
+    (!SWAPPED ? (bytes) / 2 : PIECE_COUNT(bytes) <= STAGES ? PIECE_COUNT(bytes) : PIECE_COUNT(bytes) / 2)
+
+static_assert(!STORES_COLUMNS(4) || PIECES_AT_ONCE(4) <= STAGES, "the stages hold half a tile of 32 bits");
+
+static __device__ __forceinline__ void store_columns(standing at, const tensor_gemm_arguments *arguments,
+                                                     shared_memory *shared, const place_of_tile *tile,
+                                                     const float value[WGMMA_SUMS], int bytes, int consumer)
+{
+    const int at_once = PIECES_AT_ONCE(bytes);
+    int32_t type = arguments->gemm.epilogue.result_type;
+    destination to = destination_of(&arguments->gemm, tile, bytes);
+#pragma unroll 1
+    for (int first = 0; first < PIECE_COUNT(bytes); first += at_once) {
+#pragma unroll
+        for (int i = 0; i < PIECE_COUNT(bytes); ++i) {
+            if (i / at_once * at_once == first) {
+                fill(at, stage_for_piece(at, shared, consumer, i % at_once), value, i, bytes, type);
+            }
+        }
+        meet_storers(consumer);
+        int m = piece_m(first, bytes);
+        int n = piece_n(first, bytes);
+        int rows = to.rows - m < at_once * row_length(bytes) ? to.rows - m : at_once * row_length(bytes);
+        if (rows > 0) {
+            copy_columns(STORERS == 32 ? at.lane : at.thread, stage_for_piece(at, shared, consumer, 0),
+                         sizeof(stage), at_once, to.first + m * bytes + n * to.ld_bytes, to.ld_bytes,
+                         to.columns - n, rows * bytes, bytes);
+        }
+        meet_storers(consumer);
+    }
+}
 
 /* Fills the buffer of a piece whose number is known as the kernel runs. */
 static __device__ __forceinline__ void fill_one(standing at, unsigned char *buffer, const float *value,
