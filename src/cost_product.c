@@ -17,12 +17,18 @@
 #define BLOCK_CYCLES 1500.0
 /* The same from tile to tile of a block that goes on. */
 #define TILE_CYCLES 400.0
-/* The same to store a tile of short columns that the copy engine cannot store. */
+/* The same to store a tile that the copy engine cannot store, and for each of its elements: whole columns, or */
+#define ODD_TILE_CYCLES 800.0
+#define ODD_COLUMN_ELEMENT_CYCLES 0.05
+#define ODD_LATE_ELEMENT_CYCLES                                                                              \
+    0.33 /* of tiles before the last, so much of which the next one's products hide */
+#define WHOLE_COLUMNS                                                                                        \
+    64 /* of the sums: the tile stands in the stages then, see STORES_COLUMNS in wgmma_store.h */
+/* short ones, one after the other, */
 #define CARRY_CYCLES 5000.0
 #define SHORT_COLUMN 32
 /*
- * And for each element of a tile of longer ones, which threads store: of four bytes more than of two. So much of that
- * the next tile's products hide, but never all.
+ * and longer ones by pieces: of four bytes more than of two. So much of that the next tile's products hide, but never all.
  */
 #define ODD_ELEMENT_CYCLES 0.55
 #define ODD_WIDE_ELEMENT_CYCLES 0.85
@@ -201,16 +207,26 @@ static bool stores_aligned(const struct problem *p)
 }
 
 /*
- * Where the copy engine cannot store D's columns: short ones a warp stores one after the other, of long ones each
- * element by itself.
+ * Where the copy engine cannot store D's columns: whole ones, but of a block's tiles before the last by pieces while the next
+ * tile is multiplied; else short ones a warp one after the other, long ones by pieces. Of all of a block's tiles.
  */
-static double carry_cycles(const struct kernel *kernel, const struct problem *p, double multiply)
+static double carry_cycles(const struct kernel *kernel, const struct problem *p, double multiply,
+                           double tiles)
 {
+    int columns = kernel->swapped ? kernel->tile_m : kernel->tile_n; /* of the instruction */
+    double elements = (double)kernel->tile_m * kernel->tile_n;
+    if (stores_aligned(p)) {
+        return 0;
+    }
+    if (columns % WHOLE_COLUMNS == 0 && carat_type_size(p->type_cd) > 1 && kernel->splits == 0) {
+        double seen = fmax(0, ODD_LATE_ELEMENT_CYCLES * elements - HIDING_SHARE * multiply);
+        return tiles * (ODD_TILE_CYCLES + ODD_COLUMN_ELEMENT_CYCLES * elements) + (tiles - 1) * seen;
+    }
     bool wide = carat_type_size(p->type_cd) == 4;
-    double all = (wide ? ODD_WIDE_ELEMENT_CYCLES : ODD_ELEMENT_CYCLES) * kernel->tile_m * kernel->tile_n;
+    double all = (wide ? ODD_WIDE_ELEMENT_CYCLES : ODD_ELEMENT_CYCLES) * elements;
     double hidden = kernel->planes > 0 ? 0 : HIDING_SHARE * multiply;
     double seen = fmax(NEVER_HIDDEN * all, all - hidden);
-    return stores_aligned(p) ? 0 : p->m < SHORT_COLUMN ? CARRY_CYCLES : seen;
+    return tiles * (p->m < SHORT_COLUMN ? CARRY_CYCLES : seen);
 }
 
 /* What a persistent block needs before its tiles and after them, and from piece to piece of them. */
@@ -219,7 +235,7 @@ static double between_tiles(const struct kernel *kernel, const struct problem *p
 {
     double sums = PLANES_ELEMENT_CYCLES * kernel->tile_m * kernel->tile_n;
     double planes = kernel->planes > 0 ? PLANES_TILE_CYCLES + (stores_aligned(p) ? sums : 0) : 0;
-    return BLOCK_CYCLES + (pieces - 1) * TILE_CYCLES + pieces * carry + mine * planes;
+    return BLOCK_CYCLES + (pieces - 1) * TILE_CYCLES + carry + mine * planes;
 }
 
 /* What a thread's block needs to store a tile. */
@@ -326,7 +342,7 @@ static double product_cycles(const struct device_traits *traits, const struct ca
     }
     /* A share of tiles has one piece more than it is tiles long. */
     double pieces = candidate->stream_tiles > 0 ? ceil(mine) + 1 : mine;
-    double carry = by_engine ? 0 : carry_cycles(kernel, p, multiply);
+    double carry = by_engine ? 0 : carry_cycles(kernel, p, multiply, pieces);
     double begins = kernel_has_consumers(kernel) ? BLOCK_CYCLES + (mine - 1) * TILE_CYCLES
                                                  : ceil(mine / fit) * BLOCK_CYCLES;
     double between = kernel->tensor_maps ? between_tiles(kernel, p, mine, pieces, carry)

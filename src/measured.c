@@ -103,7 +103,8 @@ struct way_place place_of_way(const struct problem *p, const struct candidate *t
         .traits = (p->trans_a ? WAY_TRANS_A : 0) | (p->trans_b ? WAY_TRANS_B : 0) |
                   (begins_anywhere(p->type_a, p->lda, p->stride_a, p->align_a) ? WAY_OFF_A : 0) |
                   (begins_anywhere(p->type_b, p->ldb, p->stride_b, p->align_b) ? WAY_OFF_B : 0) |
-                  (begins_anywhere(p->type_cd, p->ldd, p->stride_d, 0) ? WAY_OFF_D : 0)};
+                  (begins_anywhere(p->type_cd, p->ldd, p->stride_d, 0) ? WAY_OFF_D : 0) |
+                  (p->type_a == CARAT_BF16 ? WAY_OTHER_TYPE : 0)};
     plan_marks(p, treated, place.packs);
     return place;
 }

@@ -31,8 +31,20 @@ struct way_place {
     char packs[2];   /* what is done to A and B, see plan_marks() */
 };
 
-/* What tells problems of the same size apart: how A and B lie, and whether where they and D begin is in the way. */
-enum { WAY_TRANS_A = 1, WAY_TRANS_B = 2, WAY_OFF_A = 4, WAY_OFF_B = 8, WAY_OFF_D = 16, WAY_TRAITS = 32 };
+/*
+ * What tells problems of the same size apart: how A and B lie, and whether where they and D begin is in the way. And which
+ * of two types it is whose rows are alike otherwise: either learns from the other, but what was timed of the one was not
+ * of the other.
+ */
+enum {
+    WAY_TRANS_A = 1,
+    WAY_TRANS_B = 2,
+    WAY_OFF_A = 4,
+    WAY_OFF_B = 8,
+    WAY_OFF_D = 16,
+    WAY_OTHER_TYPE = 32,
+    WAY_TRAITS = 64
+};
 
 struct ways;
 

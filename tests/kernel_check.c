@@ -1365,8 +1365,10 @@ static struct packed packed_create(const struct kernel *row, int64_t batch, stru
     return packed;
 }
 
-static pack_operand packed_operand(const struct kernel *row, const struct packed *packed, int64_t *blocks)
+static pack_operand packed_operand(const struct kernel *row, const struct packed *packed,
+                                   struct random *random, int64_t *blocks)
 {
+    int64_t rounds = row->converts ? 4 : random_between(random, 1, 20);
     pack_operand operand = {
         .from = packed->from.buffer.at,
         .to = packed->to.buffer.at,
@@ -1379,13 +1381,15 @@ static pack_operand packed_operand(const struct kernel *row, const struct packed
         .problems = packed->to.batch,
         .turned = packed->turned,
         .type = (int32_t)packed->from.type,
+        .rounds = (int32_t)rounds,
     };
     if (packed->turned) {
         operand.tiles_m = (int32_t)ceiling(packed->to.columns, row->tile_m);
         operand.tiles_n = (int32_t)ceiling(packed->to.ld, row->tile_n);
         *blocks = (int64_t)operand.tiles_m * operand.tiles_n * operand.problems;
     } else {
-        *blocks = ceiling(packed->to.stride * packed->to.batch * row->element_bytes, row->threads_x * 64);
+        *blocks =
+            ceiling(packed->to.stride * packed->to.batch * row->element_bytes, row->threads_x * 16 * rounds);
     }
     return operand;
 }
@@ -1445,10 +1449,10 @@ static bool check_packing(const struct kernel *row, const struct cpu_kernel *ker
     int64_t blocks_b = 0;
     pack_arguments arguments = {.alpha = alpha.argument, .result_type = (int32_t)result};
     if (packs_a) {
-        arguments.a = packed_operand(row, &a, &blocks_a);
+        arguments.a = packed_operand(row, &a, random, &blocks_a);
     }
     if (packs_b) {
-        arguments.b = packed_operand(row, &b, &blocks_b);
+        arguments.b = packed_operand(row, &b, random, &blocks_b);
     }
     arguments.blocks_a = (int32_t)blocks_a;
     launch(row, kernel, blocks_a + blocks_b, &arguments, random);

@@ -86,7 +86,7 @@ static void it_fades_with_the_distance(void **state)
         }
         assert_true(before == 1);
     }
-    for (unsigned traits = 1; traits < WAY_TRAITS; traits++) {
+    for (unsigned traits = 1; traits < WAY_OTHER_TYPE; traits++) {
         struct way_place place = here;
         place.traits = traits;
         double factor = ask(ways, "simt_f32_32x32", &place, 4, false);
@@ -181,6 +181,25 @@ static void what_was_timed_is_taken_at_its_word(void **state)
     ways_leave_out(ways);
     ways_look_up(ways, row("simt_f32_64x64"), &here, &near);
     assert_false(ways_timed(&near, 2, true, &factor));
+    ways_close(ways);
+}
+
+/* A problem of the other of two types whose rows are alike is learned from, but was not timed itself. */
+static void another_type_is_no_timed_problem(void **state)
+{
+    (void)state;
+    struct ways *ways = learn("simt_f32_32x32", 10, 1.5);
+    struct way_place other = here;
+    struct ways_near near;
+    double factor;
+    other.traits ^= WAY_OTHER_TYPE;
+    ways_look_up(ways, row("simt_f32_32x32"), &here, &near);
+    assert_true(ways_timed(&near, 4, false, &factor));
+    ways_look_up(ways, row("simt_f32_32x32"), &other, &near);
+    assert_false(ways_timed(&near, 4, false, &factor));
+    double learned = ask(ways, "simt_f32_32x32", &other, 4, false);
+    ways_look_up(ways, row("simt_f32_32x32"), &here, &near);
+    assert_true(learned > 1.4 && learned == ways_factor(&near, 4, false));
     ways_close(ways);
 }
 
@@ -322,6 +341,7 @@ int main(void)
         cmocka_unit_test(what_is_learned_is_bounded),
         cmocka_unit_test(what_is_usual_is_expected_of_others),
         cmocka_unit_test(what_was_timed_is_taken_at_its_word),
+        cmocka_unit_test(another_type_is_no_timed_problem),
         cmocka_unit_test(the_problem_itself_is_left_out),
         cmocka_unit_test(many_numbers_of_parts_are_told_apart),
         cmocka_unit_test(the_least_factor_bounds_all),

@@ -168,7 +168,8 @@ typedef struct reduce_arguments {
  * stride 0 all problems share one matrix, and problems is 1.
  *
  * Blocks: turned, tiles_m * tiles_n * problems, TILE_M x TILE_N of the columns_to x ld_to elements that are read;
- * else ceil(packs / (THREADS_X * 4)), where packs = columns_to * ld_to * problems elements of 16 bytes together.
+ * else ceil(packs / (THREADS_X * rounds)), where packs = columns_to * ld_to * problems elements of 16 bytes together, and
+ * rounds are what each thread takes of them, one or more; of rows that convert 4.
  */
 typedef struct pack_operand {
     const void *from;
@@ -184,6 +185,8 @@ typedef struct pack_operand {
     int32_t tiles_n;
     int32_t turned;
     int32_t type; /* ELEMENT_..., where it becomes another */
+    int32_t rounds;
+    int32_t unused;
 } pack_operand;
 
 /*

@@ -305,9 +305,9 @@ static __device__ __forceinline__ void copy_columns(int index, const unsigned ch
             int column = first + i * (STORERS / lanes) + index / lanes;
             char *begin = to + column * ld_bytes;
             int head = (int)(-(uintptr_t)begin % 16);
-            joined[i] = join(*(const uint4 *)(from + low / 8 * stride + piece_at(column, low % 8)),
-                             *(const uint4 *)(from + high / 8 * stride + piece_at(column, high % 8)), head,
-                             bytes);
+            joined[i] =
+                join(*(const uint4 *)(from + low / 8 * stride + piece_at(column, low % 8)),
+                     *(const uint4 *)(from + high / 8 * stride + piece_at(column, high % 8)), head, bytes);
             at[i] = column < columns && head + 16 * low + 16 <= length ? begin + head + 16 * low : 0;
         }
 #pragma unroll

@@ -7,8 +7,10 @@
 #include "rows.h"
 #include "status.h"
 
-/* What a thread of a pack moves: see pack_operand. */
-#define PACK_BYTES_OF_THREAD 64
+/* Packs of 16 bytes that a thread takes of an operand, as many as there are for the device's blocks; see pack_operand. */
+#define PACK_BYTES 16
+#define CONVERTING_ROUNDS 4
+#define MOST_PACK_ROUNDS 32
 
 /* ---- Scalars ------------------------------------------------------------------------------- */
 
@@ -178,8 +180,9 @@ static carat_status reduce_launch(struct cuda_device *device, const struct plan 
 }
 
 /* One operand's way into the workspace, and the blocks that it takes. */
-static pack_operand pack_of(const struct kernel *kernel, struct extent from, struct extent to, bool turned,
-                            carat_type type, const void *source, CUdeviceptr workspace, int64_t *blocks)
+static pack_operand pack_of(const struct cuda_device *device, const struct kernel *kernel, struct extent from,
+                            struct extent to, bool turned, carat_type type, const void *source,
+                            CUdeviceptr workspace, int64_t *blocks)
 {
     /* A matrix that all problems share is copied once. */
     int64_t problems = from.stride == 0 ? 1 : from.batch;
@@ -203,8 +206,14 @@ static pack_operand pack_of(const struct kernel *kernel, struct extent from, str
         operand.tiles_n = (int32_t)tiles_n;
         *blocks = tiles_m * tiles_n * problems;
     } else {
-        int64_t bytes = to.columns * to.ld * problems * (int64_t)from.element_bytes;
-        *blocks = divide_up(bytes, (int64_t)kernel->threads_x * PACK_BYTES_OF_THREAD);
+        int64_t packs = to.columns * to.ld * problems * (int64_t)from.element_bytes / PACK_BYTES;
+        int64_t threads =
+            (int64_t)device->base.traits.multiprocessors * kernel_most_resident(kernel) * kernel->threads_x;
+        int64_t rounds = divide_up(packs, threads);
+        rounds = rounds > MOST_PACK_ROUNDS ? MOST_PACK_ROUNDS : rounds;
+        rounds = kernel->converts ? CONVERTING_ROUNDS : rounds;
+        operand.rounds = (int32_t)rounds;
+        *blocks = divide_up(packs, kernel->threads_x * rounds);
     }
     return operand;
 }
@@ -220,14 +229,14 @@ static carat_status pack_launch(struct cuda_device *device, const struct plan *p
     int64_t blocks_b = 0;
     pack_arguments arguments = {.alpha = operands->alpha, .result_type = (int32_t)from->type_cd};
     if (plan->packs_a) {
-        arguments.a = pack_of(kernel, problem_extent_a(from), problem_extent_a(to),
+        arguments.a = pack_of(device, kernel, problem_extent_a(from), problem_extent_a(to),
                               from->trans_a != to->trans_a, from->type_a, operands->a, workspace, &blocks_a);
         operands->a = arguments.a.to;
     }
     if (plan->packs_b) {
-        arguments.b =
-            pack_of(kernel, problem_extent_b(from), problem_extent_b(to), from->trans_b != to->trans_b,
-                    from->type_b, operands->b, workspace + plan->packed_b_at, &blocks_b);
+        arguments.b = pack_of(device, kernel, problem_extent_b(from), problem_extent_b(to),
+                              from->trans_b != to->trans_b, from->type_b, operands->b,
+                              workspace + plan->packed_b_at, &blocks_b);
         operands->b = arguments.b.to;
     }
     /* The plan has counted both: they fit a grid together. */
