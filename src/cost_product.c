@@ -218,7 +218,8 @@ static double carry_cycles(const struct kernel *kernel, const struct problem *p,
     if (stores_aligned(p)) {
         return 0;
     }
-    if (columns % WHOLE_COLUMNS == 0 && carat_type_size(p->type_cd) > 1 && kernel->splits == 0) {
+    bool whole = columns % WHOLE_COLUMNS == 0 && kernel->splits == 0 && !kernel->turns;
+    if (whole && carat_type_size(p->type_cd) > 1) {
         double seen = fmax(0, ODD_LATE_ELEMENT_CYCLES * elements - HIDING_SHARE * multiply);
         return tiles * (ODD_TILE_CYCLES + ODD_COLUMN_ELEMENT_CYCLES * elements) + (tiles - 1) * seen;
     }
@@ -234,7 +235,7 @@ static double between_tiles(const struct kernel *kernel, const struct problem *p
                             double carry)
 {
     double sums = PLANES_ELEMENT_CYCLES * kernel->tile_m * kernel->tile_n;
-    double planes = kernel->planes > 0 ? PLANES_TILE_CYCLES + (stores_aligned(p) ? sums : 0) : 0;
+    double planes = kernel->planes > 0 ? PLANES_TILE_CYCLES + sums : 0;
     return BLOCK_CYCLES + (pieces - 1) * TILE_CYCLES + carry + mine * planes;
 }
 

@@ -831,8 +831,8 @@ static __device__ __forceinline__ void store_by_map(const consumer_state *self, 
 }
 
 /*
- * Stores the consumer's share of a tile. The block's last goes through the stages; of others, where registers are to spare,
- * the last results wait in them.
+ * Stores the consumer's share of a tile. The block's last goes through the stages, if it may; of others, where registers are to
+ * spare, the last results wait in them.
  */
 static __device__ __forceinline__ void store_tile(consumer_state *self, standing at, place here,
                                                   const float value[WGMMA_SUMS], int last)

@@ -335,8 +335,8 @@ static __device__ __forceinline__ void copy_columns(int index, const unsigned ch
 
 /*
  * Stores what can go out by 16 bytes when piece `number` of a warp's 16 columns of 16-bit results has come into `buffer`, the one
- * before being in `before` yet: eight vectors of each column, the first of which begins in the piece before, where columns do
- * not begin at 16 bytes. A column's edges, before its first whole vector and after its last, go element by element.
+ * before being in `before` yet: eight vectors of each column, which begin up to 16 bytes before the piece does. What is left of a
+ * column before the first of them and behind the last goes element by element.
  *
  *     pieces      |       0       |       1       |       2       |
  *     vectors     . e|---|---|---|---|---|---|---|---|---|---|---|e

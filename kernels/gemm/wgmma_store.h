@@ -246,7 +246,12 @@ static __device__ __forceinline__ void store_late(const tensor_gemm_arguments *a
 #define PIECES_AT_ONCE(bytes)                                                                                \
     (!SWAPPED ? (bytes) / 2 : PIECE_COUNT(bytes) <= STAGES ? PIECE_COUNT(bytes) : PIECE_COUNT(bytes) / 2)
 
-static_assert(!STORES_COLUMNS(4) || PIECES_AT_ONCE(4) <= STAGES, "the stages hold half a tile of 32 bits");
+static_assert(!STORES_COLUMNS(4) || (PIECES_AT_ONCE(4) <= STAGES && PIECES_AT_ONCE(4) <= 4 &&
+                                     PIECE_COUNT(4) % PIECES_AT_ONCE(4) == 0),
+              "the stages hold a tile of 32 bits or half of it, and a warp a column of that");
+static_assert(!STORES_COLUMNS(2) || (PIECES_AT_ONCE(2) <= STAGES && PIECES_AT_ONCE(2) <= 4 &&
+                                     PIECE_COUNT(2) % PIECES_AT_ONCE(2) == 0),
+              "and one of 16 bits");
 
 static __device__ __forceinline__ void store_columns(standing at, const tensor_gemm_arguments *arguments,
                                                      shared_memory *shared, const place_of_tile *tile,

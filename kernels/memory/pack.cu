@@ -17,8 +17,8 @@
  * is a multiple of 128 bytes: so there are only whole packs of 16 bytes to write, at aligned addresses. A source
  * column may begin anywhere, see pieces.h.
  *
- * Straight: packs are the units of the line that is written (line.h), a block's THREADS_X * rounds of them. Turned: a block takes a tile of TILE_M x TILE_N through registers and shared memory, as
- * transpose.cu does. Memory limits both.
+ * Straight: packs are the units of the line that is written (line.h), a block's THREADS_X * rounds of them. Turned: a block
+ * takes a tile of TILE_M x TILE_N through registers and shared memory, as transpose.cu does. Memory limits both.
  */
 #include "kernel.h"
 
@@ -146,7 +146,7 @@ static __device__ inline line_walk walk_of(const pack_operand *operand, const so
     walk.columns_to = operand->columns_to;
     walk.rows = operand->rows;
     walk.has_problems = operand->problems > 1;
-    walk.from = source->begin + walk.column * walk.ld_bytes + walk.pack * 16;
+    walk.from = source->begin + walk.column * walk.ld_bytes + (int64_t)walk.pack * 16;
     return walk;
 }
 
