@@ -231,8 +231,7 @@ static double carry_cycles(const struct kernel *kernel, const struct problem *p,
 }
 
 /* What a persistent block needs before its tiles and after them, and from piece to piece of them. */
-static double between_tiles(const struct kernel *kernel, const struct problem *p, double mine, double pieces,
-                            double carry)
+static double between_tiles(const struct kernel *kernel, double mine, double pieces, double carry)
 {
     double sums = PLANES_ELEMENT_CYCLES * kernel->tile_m * kernel->tile_n;
     double planes = kernel->planes > 0 ? PLANES_TILE_CYCLES + sums : 0;
@@ -346,7 +345,7 @@ static double product_cycles(const struct device_traits *traits, const struct ca
     double carry = by_engine ? 0 : carry_cycles(kernel, p, multiply, pieces);
     double begins = kernel_has_consumers(kernel) ? BLOCK_CYCLES + (mine - 1) * TILE_CYCLES
                                                  : ceil(mine / fit) * BLOCK_CYCLES;
-    double between = kernel->tensor_maps ? between_tiles(kernel, p, mine, pieces, carry)
+    double between = kernel->tensor_maps ? between_tiles(kernel, mine, pieces, carry)
                                          : begins + mine * store_cycles(kernel, p);
     return mine * fmax(fmax(multiply, fetch), wait) + between;
 }
