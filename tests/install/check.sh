@@ -99,7 +99,7 @@ page_examples() {
             *.py) LD_LIBRARY_PATH=$PREFIX/$LIBDIR /usr/bin/python3 "$example" ;;
             *_cuda.c)
                 if ! echo '#include <cuda_runtime_api.h>' | "$CC" ${CUDA:+"-I$CUDA/include" "-L$CUDA/lib64"} -xc - -shared \
-                    -o /dev/null -lcudart 2>/dev/null; then
+                    -o "${example%.c}" -lcudart 2>/dev/null; then
                     echo "left out: the CUDA runtime's header or library is not here"
                     left_out=$((left_out + 1))
                     continue
