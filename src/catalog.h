@@ -56,7 +56,7 @@ struct kernel {
     int vector;
     int copy_parts;
     int band;          /* tiles of m high in which a transpose walks its tiles */
-    int min_blocks;    /* blocks that fit a multiprocessor at once, as the kernel was built to */
+    int min_blocks;    /* blocks that fit a multiprocessor at once, as the kernel was built to, from 8.0 on */
     int ops_per_round; /* ceilings: what a round is worth, see ceiling_arguments */
     int rate;          /* percent of its unit's ceiling that large problems reach, for the cost model */
     const unsigned char *image; /* a CUDA fat binary; NULL in a build without nvcc */

@@ -1344,8 +1344,13 @@ static struct packed packed_create(const struct kernel *row, int64_t batch, stru
     carat_type type = packed_type(row, random);
     carat_type type_to = row->converts ? (carat_type)row->converts : type;
     struct packed packed = {.turned = !row->converts && random_one_in(random, 2)};
-    int64_t rows = packed.turned ? random_length(random, row->tile_m, 1) : random_between(random, 1, 700);
-    int64_t columns = packed.turned ? random_length(random, row->tile_n, 1) : random_between(random, 1, 60);
+    /* Down to operands of a few bytes. */
+    int64_t most_rows = random_one_in(random, 3) ? 20 : 700;
+    int64_t most_columns = random_one_in(random, 3) ? 2 : 60;
+    int64_t rows =
+        packed.turned ? random_length(random, row->tile_m, 1) : random_between(random, 1, most_rows);
+    int64_t columns =
+        packed.turned ? random_length(random, row->tile_n, 1) : random_between(random, 1, most_columns);
     int alignment = 1 << random_between(random, 0, 4);
     packed.from =
         matrix_create(type, rows, columns, batch, alignment, random_one_in(random, 3), PLAIN, random);

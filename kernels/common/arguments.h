@@ -191,7 +191,7 @@ typedef struct pack_operand {
 
 /*
  * The operands of a product, copied as its kernel wants them: see kernels/memory/pack.cu. The first
- * blocks_a blocks are A's, the rest B's. Where alpha is 0 nothing is read.
+ * blocks_a blocks are a's, which may be either operand, the rest b's. Where alpha is 0 nothing is read.
  */
 typedef struct pack_arguments {
     pack_operand a;

@@ -26,15 +26,22 @@
 enum {
     LANES_N = 32 / LANES_M,
     WARPS_M = TILE_M / LANES_M,
-    AHEAD = THREAD_N == 1
-                ? 8
-                : 32 / THREAD_N, /* with several columns a warp fetches as many of B as it has lanes */
+    AHEAD = THREAD_N == 1 ? 8 : 16,
+    AT_ONCE = 32 / THREAD_N, /* a warp's lanes hold so many k of several columns, */
+    TURNS = AHEAD / AT_ONCE, /* or in so many turns all that are on the way */
     BAND = 8
 };
 
 static_assert(LANES_M * LANES_N == 32 && WARPS_M * LANES_M == TILE_M, "warps tile the block's rows");
 static_assert(TILE_M * TILE_N == THREADS_X * THREAD_N, "the threads tile the block");
 static_assert(THREAD_N == 1 || LANES_N == 1, "lanes that share columns are a whole warp");
+
+/* A multiprocessor of 7.5 has places for 1,024 threads. */
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
+#define RESIDENT 4
+#else
+#define RESIDENT MIN_BLOCKS
+#endif
 
 /* A thread's place in its block's tile. */
 typedef struct standing {
@@ -61,7 +68,8 @@ typedef struct operands {
     const element *b;
     int64_t a_k; /* elements from one k to the next */
     int64_t b_k;
-    int k; /* the first of B's */
+    int k;      /* the first of B's */
+    int length; /* k in all, also while they may not be read */
 } operands;
 
 /* Who has no element of D reads the last row's or column's. */
@@ -74,6 +82,7 @@ static __device__ inline operands operands_of(const gemm_arguments *gemm, const 
     of.a_k = gemm->trans_a ? 1 : gemm->lda;
     of.b_k = gemm->trans_b ? gemm->ldb : 1;
     of.k = at.lane / THREAD_N * (THREAD_N > 1);
+    of.length = (int)(share->k_end - share->k_begin); /* K_LIMIT at most */
     int64_t row = least(share->row + at.row, gemm->m - 1);
     int64_t column = least(share->column + at.column + at.lane % THREAD_N, gemm->n - 1);
     of.a = (const element *)gemm->a + share->problem * gemm->stride_a + share->k_begin * of.a_k + row * a_row;
@@ -82,11 +91,13 @@ static __device__ inline operands operands_of(const gemm_arguments *gemm, const 
     return of;
 }
 
+#if THREAD_N == 1
+
 /* Adds the products of the next AHEAD k, of which `length` are there, in order. */
-static __device__ __forceinline__ void add_products(accumulator sum[THREAD_N], const operands *of,
-                                                    int64_t length)
+static __device__ __forceinline__ void add_products(accumulator sum[THREAD_N], const operands *of, int length)
 {
     element x[AHEAD];
+    element y[AHEAD];
 #pragma unroll
     for (int k = 0; k < AHEAD; ++k) {
         x[k] = 0;
@@ -94,8 +105,6 @@ static __device__ __forceinline__ void add_products(accumulator sum[THREAD_N], c
             x[k] = of->a[k * of->a_k];
         }
     }
-#if THREAD_N == 1
-    element y[AHEAD];
 #pragma unroll
     for (int k = 0; k < AHEAD; ++k) {
         y[k] = 0;
@@ -107,43 +116,70 @@ static __device__ __forceinline__ void add_products(accumulator sum[THREAD_N], c
     for (int k = 0; k < AHEAD; ++k) {
         sum[0] = multiply_add(widen(x[k]), widen(y[k]), sum[0]);
     }
+}
+
 #else
-    element own = 0;
-    if (of->k < length) {
-        own = of->b[0];
+
+/* Begins to read k `first` to `end`, of which `length` are there: the lane's row of A, and its elements of the warp's B. */
+static __device__ __forceinline__ void read_ahead(element x[AHEAD], element y[TURNS], const operands *of,
+                                                  int first, int end, int length)
+{
+#pragma unroll
+    for (int k = first; k < end; ++k) {
+        if (k < length) {
+            x[k] = of->a[k * of->a_k];
+        }
     }
-    uint32_t y = __float_as_uint(widen(own));
+#pragma unroll
+    for (int k = first; k < end; k += AT_ONCE) {
+        if (of->k + k < length) {
+            y[k / AT_ONCE] = of->b[k * of->b_k];
+        }
+    }
+}
+
+/* The same where B is shared. */
+static __device__ __forceinline__ void add_products(accumulator sum[THREAD_N], const operands *of, int length)
+{
+    element x[AHEAD];
+    element y[TURNS];
 #pragma unroll
     for (int k = 0; k < AHEAD; ++k) {
-        if (k < length) {
+        x[k] = 0;
+        y[k / AT_ONCE] = 0;
+    }
+    read_ahead(x, y, of, 0, AT_ONCE, length);
+    if (of->length > AT_ONCE) {
+        read_ahead(x, y, of, AT_ONCE, AHEAD, length);
+    }
+    /* What is next moves up, in a loop: its code comes from afar but once. */
+#pragma unroll 1
+    for (int first = 0; first < AHEAD && first < length; first += AT_ONCE) {
+        uint32_t own = __float_as_uint(widen(y[0]));
+#pragma unroll
+        for (int k = 0; k < AT_ONCE; ++k) {
 #pragma unroll
             for (int c = 0; c < THREAD_N; ++c) {
-                uint32_t one = __shfl_sync(0xffffffffu, y, k * THREAD_N + c);
+                uint32_t one = __shfl_sync(0xffffffffu, own, k * THREAD_N + c);
                 sum[c] = multiply_add(widen(x[k]), __uint_as_float(one), sum[c]);
             }
         }
+#pragma unroll
+        for (int k = AT_ONCE; k < AHEAD; ++k) {
+            x[k - AT_ONCE] = x[k];
+        }
+#pragma unroll
+        for (int turn = 1; turn < TURNS; ++turn) {
+            y[turn - 1] = y[turn];
+        }
     }
-#endif
 }
 
-/* Whether D = alpha * sum, in the operands' type, and no scalar is read from memory. */
-static __device__ inline int is_plain(const gemm_arguments *gemm)
-{
-#if ELEMENT == ELEMENT_F16 || ELEMENT == ELEMENT_BF16 || ELEMENT == ELEMENT_F32
-    const epilogue_arguments *epilogue = &gemm->epilogue;
-    return !gemm->partials && !epilogue->bias && epilogue->activation == ACTIVATION_NONE &&
-           epilogue->result_type == ELEMENT && !gemm->alpha.device && !gemm->beta.device &&
-           !epilogue->scale_a.device && !epilogue->scale_b.device && !epilogue->scale_d.device &&
-           gemm->beta.value.f32 == 0 && epilogue->scale_d.value.f32 == 1;
-#else
-    (void)gemm;
-    return 0;
 #endif
-}
 
 /* Stores what is plain, `count` elements of a row. */
 static __device__ __forceinline__ void store_plain(element *to, int64_t ld, const accumulator sum[THREAD_N],
-                                                   accumulator alpha, int64_t count)
+                                                   accumulator alpha, int count)
 {
 #pragma unroll
     for (int c = 0; c < THREAD_N; ++c) {
@@ -156,10 +192,10 @@ static __device__ __forceinline__ void store_plain(element *to, int64_t ld, cons
 /* The same of anything else: here once, for all elements. */
 static __device__ __forceinline__ void store_sums(const accumulator sum[THREAD_N], const gemm_arguments *gemm,
                                                   const block_share *share, int64_t row, int64_t column,
-                                                  int64_t count)
+                                                  int count)
 {
 #pragma unroll 1
-    for (int64_t number = 0; number < least(count, THREAD_N); ++number) {
+    for (int number = 0; number < count; ++number) {
         accumulator one = sum[0];
 #pragma unroll
         for (int c = 1; c < THREAD_N; ++c) {
@@ -179,7 +215,7 @@ static __device__ inline int lets_all_begin(const gemm_arguments *gemm)
     return THREAD_N > 1 ? gemm->k == 1 : gridDim.x <= few && gemm->k <= 16;
 }
 
-KERNEL __launch_bounds__(THREADS_X, MIN_BLOCKS) KERNEL_NAME(const gemm_arguments arguments)
+KERNEL __launch_bounds__(THREADS_X, RESIDENT) KERNEL_NAME(const gemm_arguments arguments)
 {
     const gemm_arguments *gemm = &arguments;
     if (lets_all_begin(gemm)) {
@@ -190,7 +226,8 @@ KERNEL __launch_bounds__(THREADS_X, MIN_BLOCKS) KERNEL_NAME(const gemm_arguments
     operands of = operands_of(gemm, &share, at);
     int64_t row = share.row + at.row;
     int64_t column = share.column + at.column;
-    int64_t count = row < gemm->m ? gemm->n - column : 0; /* elements of D from the thread's first on */
+    /* Elements of D from the thread's first on. */
+    int count = row < gemm->m ? (int)least(gemm->n - column, THREAD_N) : 0;
     element *to = (element *)gemm->d + share.problem * gemm->stride_d + column * gemm->ldd + row;
     int plain = is_plain(gemm);
     accumulator alpha = 0;
@@ -200,11 +237,11 @@ KERNEL __launch_bounds__(THREADS_X, MIN_BLOCKS) KERNEL_NAME(const gemm_arguments
     accumulator sum[THREAD_N];
 #pragma unroll 1
     for (int pass = 0; pass < 2; ++pass) {
-        int64_t length = 0;
+        int length = 0;
         if (pass > 0) {
             wait_for_kernels_before();
             let_next_kernel_begin();
-            length = alpha_is_zero(gemm->alpha, gemm->epilogue.result_type) ? 0 : share.k_end - share.k_begin;
+            length = alpha_is_zero(gemm->alpha, gemm->epilogue.result_type) ? 0 : of.length;
         }
 #pragma unroll
         for (int c = 0; c < THREAD_N; ++c) {

@@ -39,4 +39,19 @@ static __device__ inline void store_sum(const gemm_arguments *arguments, const b
 #endif
 }
 
+/* Whether D = alpha * sum, in the operands' type, and no scalar is read from memory. */
+static __device__ inline int is_plain(const gemm_arguments *gemm)
+{
+#if ELEMENT == ELEMENT_F16 || ELEMENT == ELEMENT_BF16 || ELEMENT == ELEMENT_F32
+    const epilogue_arguments *epilogue = &gemm->epilogue;
+    return !gemm->partials && !epilogue->bias && epilogue->activation == ACTIVATION_NONE &&
+           epilogue->result_type == ELEMENT && !gemm->alpha.device && !gemm->beta.device &&
+           !epilogue->scale_a.device && !epilogue->scale_b.device && !epilogue->scale_d.device &&
+           gemm->beta.value.f32 == 0 && epilogue->scale_d.value.f32 == 1;
+#else
+    (void)gemm;
+    return 0;
+#endif
+}
+
 #endif

@@ -18,7 +18,7 @@
  * column may begin anywhere, see pieces.h.
  *
  * Straight: packs are the units of the line that is written (line.h), a block's THREADS_X * rounds of them. Turned: a block
- * takes a tile of TILE_M x TILE_N through registers and shared memory, as transpose.cu does. Memory limits both.
+ * takes a tile of TILE_M x TILE_N. Memory limits both.
  */
 #include "kernel.h"
 
@@ -27,7 +27,10 @@
 #include "pieces.h"
 #include "square.h"
 
-/* Straight packs go to shared memory past the registers (cp.async), many on their way, see bring_row(). */
+/*
+ * Whether packs that go straight, and elements of 4 or 8 bytes that are turned, come to shared memory past the registers
+ * (cp.async), many on their way. All else goes through registers.
+ */
 #if !defined(CONVERTS) && (__CUDA_ARCH__ >= 800 || defined(CUDA_ON_CPU))
 #define STREAMS 1
 #else
@@ -89,143 +92,163 @@ static __device__ inline void store_packs(uint4 *to, const pack *pack, int32_t t
 #if STREAMS
 
 /*
- * A warp takes rows of 32 packs, `rounds` of them, DEPTH - 1 on their way. Each lane brings the aligned pack in which its own
- * begins; the next one, where its own reaches into it, is its neighbour's. A column's last pack, and lane 31, bring it apart:
- * columns are whole eights of packs, so there is one in eight lanes.
+ * A thread brings the two aligned packs in which each of its packs lies, several of them on their way:
  *
- *     memory        |   0   |   1   |   2   | ...  |  31   | apart |       aligned packs
- *     own              | own 0 | own 1 | ...           | own 31 |
+ *     memory        |      low      |     high      |       aligned packs
+ *     own                  |      pack     |
+ *
+ * What is behind the column comes as zeros. How far a pack begins into the first of its two waits beside them.
  */
-typedef struct row_of_packs {
-    uint4 aligned[32];
-    uint4 apart[5];     /* one for eight lanes each, and lane 31's */
-    uint32_t notes[32]; /* what a lane has to know when its packs have come */
-    uint32_t unused[4];
-} row_of_packs;
+typedef struct packs_on_the_way {
+    uint4 low[THREADS_X];
+    uint4 high[THREADS_X];
+    uint32_t notes[THREADS_X];
+} packs_on_the_way;
 
-#define DEPTH (SHARED_BYTES / (THREADS_X / 32) / (int)sizeof(row_of_packs))
+#define DEPTH (SHARED_BYTES / (int)sizeof(packs_on_the_way))
 
-static_assert(DEPTH >= 3, "a warp has several rows on their way");
+static_assert(DEPTH >= 3, "a thread has several packs on their way");
 
-enum { VALID = 31, OFFSET_SHIFT = 8, WHOLE = 1 << 16, APART = 1 << 17, INSIDE = 1 << 18 };
-
-static __device__ inline int place_apart(int lane) { return lane == 31 ? 4 : lane / 8; }
+enum { OFFSET = 15, INSIDE = 16 };
 
 /*
  * A thread's way from pack to pack of the line, THREADS_X further each: so many columns on and packs down, and one column
- * more where that one ends. Through several problems it is worked out anew each time.
+ * more where that one ends. All that it needs stands here, in registers: behind a copy the arguments would be read anew.
  */
 typedef struct line_walk {
     const unsigned char *from;
-    int64_t column;
-    uint32_t pack; /* of the column */
-    uint32_t round;
-    uint32_t units; /* packs of a column */
+    uint32_t pack;    /* of the column */
+    uint32_t column;  /* of the problem */
+    uint32_t problem; /* `problems`: the line is over */
+    uint32_t units;   /* packs of a column, with the zeros at its end */
     uint32_t across;
     uint32_t down;
-    int64_t ld_bytes;
-    int64_t columns; /* of the operand, which is not looked at again: these stay in registers */
-    int64_t columns_to;
-    int64_t rows;
-    int32_t has_problems;
+    uint32_t whole; /* packs of a column that are full */
+    uint32_t rest;  /* bytes of the next one */
+    uint32_t columns;
+    uint32_t columns_to;
+    uint32_t problems;
+    int64_t step;       /* bytes from pack to pack, */
+    int64_t to_column;  /* where a column ends, */
+    int64_t to_problem; /* and where a problem does */
+    int64_t within;     /* bytes from the operand's beginning in which two packs begin that are all its own */
 } line_walk;
 
-static __device__ inline line_walk walk_of(const pack_operand *operand, const source *source,
-                                           const stretch *stretch)
+/* A number that stays in a register, where the compiler would work it out each time. */
+static __device__ inline uint32_t held(uint32_t number)
 {
-    uint32_t across = stretch->within / stretch->units;
+    asm("" : "+r"(number));
+    return number;
+}
+
+static __device__ inline int64_t held_bytes(int64_t bytes)
+{
+    uint32_t low = held((uint32_t)bytes);
+    uint32_t high = held((uint32_t)((uint64_t)bytes >> 32));
+    return (int64_t)((uint64_t)high << 32 | low);
+}
+
+/* Goes on to the problem in which the column lies. */
+static __device__ __forceinline__ void find_problem(line_walk *walk)
+{
+    while (walk->column >= walk->columns_to && walk->problem < walk->problems) {
+        walk->column -= walk->columns_to;
+        ++walk->problem;
+        walk->from += walk->to_problem;
+    }
+}
+
+/* Columns of a line of 128 bytes each fit 32 bits, as memory is; packs do not. */
+static __device__ inline line_walk walk_of(operand_share share, const source *source)
+{
+    const pack_operand *operand = share.operand;
+    int64_t ld = operand->ld * ELEMENT_BYTES;
+    uint64_t bytes = (uint64_t)operand->rows * ELEMENT_BYTES;
+    uint64_t first = (uint64_t)share.block * (uint32_t)(THREADS_X * operand->rounds) + threadIdx.x;
     line_walk walk;
-    walk.units = stretch->units;
-    walk.pack = stretch->within - across * stretch->units;
-    walk.column = stretch->first_column + across;
-    walk.round = 0;
-    walk.across = THREADS_X / stretch->units;
-    walk.down = THREADS_X % stretch->units;
-    walk.ld_bytes = operand->ld * ELEMENT_BYTES;
-    walk.columns = operand->columns;
-    walk.columns_to = operand->columns_to;
-    walk.rows = operand->rows;
-    walk.has_problems = operand->problems > 1;
-    walk.from = source->begin + walk.column * walk.ld_bytes + (int64_t)walk.pack * 16;
+    walk.units = (uint32_t)(operand->ld_to / PACK);
+    walk.column = (uint32_t)(first / walk.units);
+    walk.pack = (uint32_t)(first - (uint64_t)walk.column * walk.units);
+    walk.across = THREADS_X / walk.units;
+    walk.down = held(THREADS_X - walk.across * walk.units);
+    walk.whole = held((uint32_t)(bytes / 16));
+    walk.rest = held((uint32_t)(bytes % 16));
+    walk.columns = (uint32_t)operand->columns;
+    walk.columns_to = (uint32_t)operand->columns_to;
+    walk.problems = (uint32_t)operand->problems;
+    walk.problem = walk.problems > 1 ? walk.column / walk.columns_to : 0;
+    walk.column -= walk.problem * walk.columns_to;
+    walk.step = held_bytes(walk.across * ld + walk.down * 16);
+    walk.to_column = held_bytes(ld - (int64_t)walk.units * 16);
+    walk.to_problem = operand->stride * ELEMENT_BYTES - walk.columns_to * ld;
+    walk.within = held_bytes(source->end - source->begin > 31 ? source->end - source->begin - 31 : 0);
+    walk.from = source->begin + walk.problem * operand->stride * ELEMENT_BYTES + walk.column * ld +
+                (int64_t)walk.pack * 16;
+    find_problem(&walk);
     return walk;
 }
 
-static __device__ inline void walk_on(line_walk *walk)
+static __device__ __forceinline__ void walk_on(line_walk *walk)
 {
-    ++walk->round;
     walk->pack += walk->down;
     walk->column += walk->across;
-    walk->from += walk->across * walk->ld_bytes + walk->down * 16;
+    walk->from += walk->step;
     if (walk->pack >= walk->units) {
         walk->pack -= walk->units;
         ++walk->column;
-        walk->from += walk->ld_bytes - (int64_t)walk->units * 16;
+        walk->from += walk->to_column;
     }
+    find_problem(walk);
 }
 
-/* Has the next round's packs brought. */
-static __device__ __forceinline__ void bring_row(row_of_packs *row, const pack_operand *operand,
-                                                 const source *source, const stretch *stretch,
-                                                 line_walk *walk)
+/*
+ * Has the next pack brought: in the two that it lies in, or of these what is the column's. One that begins in the first
+ * bytes of the operand, or is nothing but zeros, comes at once.
+ */
+static __device__ __forceinline__ void bring_pack(packs_on_the_way *row, const source *source,
+                                                  const line_walk *walk)
 {
-    int lane = (int)threadIdx.x % 32;
     const unsigned char *from = walk->from;
-    int64_t left = walk->column < walk->columns ? walk->rows - (int64_t)walk->pack * PACK : 0;
-    int inside = walk->column < walk->columns_to;
-    if (walk->has_problems) {
-        unit_source unit = source_of_unit(operand, stretch, walk->round, PACK);
-        from = source->begin + unit.from * ELEMENT_BYTES;
-        left = unit.left;
-        inside = unit.inside;
-    }
-    walk_on(walk);
-    left *= ELEMENT_BYTES;
-    uint32_t offset = (uint32_t)((uintptr_t)from % 16);
+    int inside = walk->problem < walk->problems;
+    uint32_t valid = walk->pack < walk->whole ? 16 : walk->pack == walk->whole ? walk->rest : 0;
+    valid = inside && walk->column < walk->columns ? valid : 0;
+    uint32_t offset = (uint32_t)(uintptr_t)from & OFFSET;
     const unsigned char *aligned = from - offset;
-    uint32_t note = (left > 0 ? (uint32_t)(left < 16 ? left : 16) : 0) | offset << OFFSET_SHIFT;
-    note |= inside ? INSIDE : 0;
-    if (left > 0 && aligned >= source->begin && aligned + (offset > 0 ? 32 : 16) <= source->end) {
-        note |= WHOLE;
-        copy_async_16(&row->aligned[lane], aligned, 16);
-        /* Whether the neighbour brings the next: its pack is of the same column, and whole. */
-        if (offset > 0 && (lane == 31 || left <= 16 || aligned + 48 > source->end)) {
-            note |= APART;
-            copy_async_16(&row->apart[place_apart(lane)], aligned + 16, 16);
-        }
+    if (valid == 16 && (uint64_t)(aligned - source->begin) < (uint64_t)walk->within) {
+        copy_async_16_cached(&row->low[threadIdx.x], aligned, 16);
+        copy_async_16_cached(&row->high[threadIdx.x], aligned + 16, 16);
+    } else if (valid > 0 && aligned >= source->begin) {
+        uint32_t end = offset + valid;
+        uint32_t low = end < 16 ? end : 16;
+        copy_async_16_cached(&row->low[threadIdx.x], aligned, (int)low);
+        copy_async_16_cached(&row->high[threadIdx.x], end > 16 ? aligned + 16 : aligned, (int)(end - low));
+    } else {
+        pack own = gather_pack(from, (int32_t)valid);
+        store_pack(&row->low[threadIdx.x], own);
+        offset = 0;
     }
-    row->notes[lane] = note;
+    row->notes[threadIdx.x] = offset | (inside ? INSIDE : 0);
 }
 
-/* Writes the packs of round u, which have come. */
-static __device__ __forceinline__ void write_row(const row_of_packs *row, const pack_operand *operand,
-                                                 const source *source, const stretch *stretch, uint32_t u,
-                                                 uint4 *to)
+/* Writes a pack that has come. */
+static __device__ __forceinline__ void write_pack(const packs_on_the_way *row, uint4 *to)
 {
-    int lane = (int)threadIdx.x % 32;
-    uint32_t note = row->notes[lane];
-    pieces pieces;
-    pieces.valid = (int32_t)(note & VALID);
-    pieces.whole = (note & WHOLE) != 0;
-    pieces.from = (const unsigned char *)(uintptr_t)(note >> OFFSET_SHIFT & 15);
-    pieces.packs[0] = row->aligned[lane];
-    pieces.packs[1] = note & APART ? row->apart[place_apart(lane)] : row->aligned[(lane + 1) % 32];
-    if (!pieces.whole && pieces.valid > 0) {
-        pieces.from = source->begin + source_of_unit(operand, stretch, u, PACK).from * ELEMENT_BYTES;
-    }
+    uint32_t note = row->notes[threadIdx.x];
+    pack own = shift_packs(row->low[threadIdx.x], row->high[threadIdx.x], (int)(note & OFFSET));
     if (note & INSIDE) {
-        store_pack(to, join_pieces(&pieces, 0));
+        store_pack(to, own);
     }
 }
 
-/* Writes the packs of a block. */
-static __device__ inline void pack_straight(operand_share share, const stretch *stretch, uint4 *staged)
+/* Writes the packs of a block. What a thread brings it writes itself, and waits for nobody. */
+static __device__ inline void pack_straight(operand_share share, uint4 *staged)
 {
     const pack_operand *operand = share.operand;
-    row_of_packs *rows = (row_of_packs *)staged + threadIdx.x / 32 * DEPTH;
+    packs_on_the_way *rows = (packs_on_the_way *)staged;
     source source = source_of(operand);
-    uint4 *to = (uint4 *)operand->to + stretch->first + threadIdx.x;
+    line_walk walk = walk_of(share, &source);
     uint32_t rounds = (uint32_t)operand->rounds;
-    line_walk walk = walk_of(operand, &source, stretch);
+    uint4 *to = (uint4 *)operand->to + (uint64_t)share.block * (THREADS_X * rounds) + threadIdx.x;
     wait_for_kernels_before();
     let_next_kernel_begin();
     /* One loop for all: code that is run but a few times takes longer to come than to run. */
@@ -234,15 +257,14 @@ static __device__ inline void pack_straight(operand_share share, const stretch *
 #pragma unroll 1
     for (uint32_t u = 0; u < last; ++u) {
         if (u < rounds) {
-            bring_row(&rows[at], operand, &source, stretch, &walk);
+            bring_pack(&rows[at], &source, &walk);
+            walk_on(&walk);
         }
         copy_async_commit();
         at = at + 1 < DEPTH ? at + 1 : 0;
         if (u >= DEPTH - 1) {
             copy_async_wait(DEPTH - 1);
-            __syncwarp(); /* all lanes' packs have come */
-            write_row(&rows[at], operand, &source, stretch, u - (DEPTH - 1), to);
-            __syncwarp(); /* and have been read */
+            write_pack(&rows[at], to);
             to += THREADS_X;
         }
     }
@@ -250,17 +272,19 @@ static __device__ inline void pack_straight(operand_share share, const stretch *
 
 #else
 
-/* The same by way of registers. */
-static __device__ inline void pack_straight(operand_share share, const stretch *stretch, uint4 *staged)
+/* Writes the packs of a block, by way of registers. */
+static __device__ inline void pack_straight(operand_share share, uint4 *staged)
 {
     const pack_operand *operand = share.operand;
-    source source = source_of(operand);
-    uint4 *to = (uint4 *)operand->to + (stretch->first + threadIdx.x) * WIDER;
 #ifdef CONVERTS
     const uint32_t rounds = AT_ONCE; /* which the host gives them */
 #else
     const uint32_t rounds = (uint32_t)operand->rounds;
 #endif
+    stretch share_of_line = stretch_of_share(share, PACK, (int)rounds);
+    const stretch *stretch = &share_of_line;
+    source source = source_of(operand);
+    uint4 *to = (uint4 *)operand->to + (stretch->first + threadIdx.x) * WIDER;
     (void)staged;
     wait_for_kernels_before();
     let_next_kernel_begin();
@@ -288,6 +312,94 @@ static __device__ inline void pack_straight(operand_share share, const stretch *
 #endif
 
 #ifndef CONVERTS
+
+/* A tile of an operand that is turned over: they are counted down the rows of `from`, then along its columns, then
+ * through the problems. */
+typedef struct turned_tile {
+    const unsigned char *at; /* the problem's first element */
+    uint4 *to;               /* and its first pack */
+    int64_t row;
+    int64_t column;
+} turned_tile;
+
+static __device__ inline turned_tile tile_of(operand_share share, const source *source)
+{
+    const pack_operand *operand = share.operand;
+    uint32_t tiles = (uint32_t)operand->tiles_m * (uint32_t)operand->tiles_n;
+    int64_t problem = share.block / tiles;
+    turned_tile tile;
+    tile.row = (int64_t)(share.block % tiles % (uint32_t)operand->tiles_m) * TILE_M;
+    tile.column = (int64_t)(share.block % tiles / (uint32_t)operand->tiles_m) * TILE_N;
+    tile.at = source->begin + problem * operand->stride * ELEMENT_BYTES;
+    tile.to = (uint4 *)operand->to + problem * (operand->ld_to / PACK) * operand->columns_to;
+    return tile;
+}
+
+#if STREAMS && ELEMENT_BYTES >= 4
+
+/*
+ * An element is as much as the copies past the registers bring at least: each goes to its place in the tile's transpose
+ * by itself, wherever columns begin, and a pack is what lies side by side there. Rows one element longer than they are
+ * leave all banks to who brings a column, and to most of who takes packs of a row.
+ */
+#define TILE_LD (TILE_N + 1)
+#define ROWS_APART (THREADS_X / TILE_M) /* columns that a block brings at a time */
+
+static_assert(TILE_M * TILE_LD * ELEMENT_BYTES <= SHARED_BYTES, "shared memory holds one tile");
+static_assert(THREADS_X % TILE_M == 0 && TILE_N % ROWS_APART == 0, "threads bring whole columns");
+static_assert(TILE_M * TILE_N / PACK % THREADS_X == 0, "each thread writes the same number of packs");
+
+static __device__ inline void bring_tile(const pack_operand *operand, const source *source,
+                                         const turned_tile *tile, unit *staged)
+{
+    int r = (int)threadIdx.x % TILE_M;
+    int c = (int)threadIdx.x / TILE_M;
+    int64_t ld = operand->ld;
+    int64_t left = tile->row + r < operand->rows ? operand->columns - tile->column : 0; /* columns */
+    const unsigned char *from = tile->at + (tile->row + r + (tile->column + c) * ld) * ELEMENT_BYTES;
+    const unsigned char *begin = source->begin;
+#pragma unroll 4
+    for (; c < TILE_N; c += ROWS_APART) {
+        int there = c < left;
+#if ELEMENT_BYTES == 4
+        copy_async_4(&staged[r * TILE_LD + c], there ? from : begin, there ? 4 : 0);
+#else
+        copy_async_8(&staged[r * TILE_LD + c], there ? from : begin, there ? 8 : 0);
+#endif
+        from += ROWS_APART * ld * ELEMENT_BYTES;
+    }
+    copy_async_commit();
+}
+
+static __device__ inline void pack_turned(operand_share share, uint4 *shared)
+{
+    const pack_operand *operand = share.operand;
+    unit *staged = (unit *)shared;
+    source source = source_of(operand);
+    turned_tile tile = tile_of(share, &source);
+    int64_t packs = operand->ld_to / PACK;
+    int64_t columns_to = operand->columns_to;
+    wait_for_kernels_before();
+    let_next_kernel_begin();
+    bring_tile(operand, &source, &tile, staged);
+    int y = (int)threadIdx.x % (TILE_N / PACK);
+    int i = (int)threadIdx.x / (TILE_N / PACK);
+    int64_t at = tile.column / PACK + y;
+    copy_async_wait(0);
+    __syncthreads();
+#pragma unroll 1
+    for (; i < TILE_M && tile.row + i < columns_to && at < packs; i += THREADS_X / (TILE_N / PACK)) {
+        const unit *elements = &staged[i * TILE_LD + y * PACK];
+        pack pack;
+#pragma unroll
+        for (int w = 0; w < 4; ++w) {
+            pack.word[w] = (uint32_t)(elements[w * 4 / ELEMENT_BYTES] >> w * 32 % (ELEMENT_BYTES * 8));
+        }
+        store_pack(&tile.to[at + (tile.row + i) * packs], pack);
+    }
+}
+
+#else
 
 #define SQUARES (PACKS_M * PACKS_N / THREADS_X) /* of a thread */
 #define COLUMNS_AT_ONCE (PACK < AT_ONCE ? PACK : AT_ONCE)
@@ -319,29 +431,29 @@ static __device__ inline void read_square(const pack_operand *operand, const sou
     turn_over(square);
 }
 
-/* Moves one tile, counted down the rows of `from`, then along its columns, then through the problems. */
+/* Moves a tile through registers and shared memory, as transpose.cu does. */
 static __device__ inline void pack_turned(operand_share share, uint4 *staged)
 {
     const pack_operand *operand = share.operand;
     source source = source_of(operand);
-    uint32_t tiles = (uint32_t)operand->tiles_m * (uint32_t)operand->tiles_n;
-    int64_t problem = share.block / tiles;
-    int64_t row = (int64_t)(share.block % tiles % (uint32_t)operand->tiles_m) * TILE_M;
-    int64_t column = (int64_t)(share.block % tiles / (uint32_t)operand->tiles_m) * TILE_N;
-    const unsigned char *at = source.begin + problem * operand->stride * ELEMENT_BYTES;
+    turned_tile tile = tile_of(share, &source);
+    int64_t row = tile.row;
+    int64_t column = tile.column;
+    wait_for_kernels_before();
+    let_next_kernel_begin();
 #pragma unroll
     for (int s = 0; s < SQUARES; ++s) {
         int32_t x = ((int32_t)threadIdx.x + s * THREADS_X) % PACKS_M;
         int32_t y = ((int32_t)threadIdx.x + s * THREADS_X) / PACKS_M;
         pack square[PACK];
-        read_square(operand, &source, at, row + x * PACK, column + y * PACK, square);
+        read_square(operand, &source, tile.at, row + x * PACK, column + y * PACK, square);
 #pragma unroll
         for (int r = 0; r < PACK; ++r) {
             store_pack(staged_pack(staged, x * PACK + r, y), square[r]);
         }
     }
     __syncthreads();
-    uint4 *to = (uint4 *)operand->to + problem * (operand->ld_to / PACK) * operand->columns_to;
+    uint4 *to = tile.to;
 #pragma unroll
     for (int s = 0; s < SQUARES * PACK; ++s) {
         int32_t y = ((int32_t)threadIdx.x + s * THREADS_X) % PACKS_N;
@@ -351,6 +463,8 @@ static __device__ inline void pack_turned(operand_share share, uint4 *staged)
         }
     }
 }
+
+#endif
 
 #endif
 
@@ -372,17 +486,13 @@ KERNEL __launch_bounds__(THREADS_X, MIN_BLOCKS) KERNEL_NAME(const pack_arguments
         return;
     }
 #ifdef CONVERTS
-    stretch stretch = stretch_of_share(share, PACK, AT_ONCE);
-    pack_straight(share, &stretch, 0);
+    pack_straight(share, 0);
 #else
     DYNAMIC_SHARED(uint4, staged);
     if (share.operand->turned) {
-        wait_for_kernels_before();
-        let_next_kernel_begin();
         pack_turned(share, staged);
     } else {
-        stretch stretch = stretch_of_share(share, PACK, share.operand->rounds);
-        pack_straight(share, &stretch, staged);
+        pack_straight(share, staged);
     }
 #endif
 }

@@ -107,17 +107,10 @@ static __device__ inline pack gather_pack(const unsigned char *from, int32_t val
     return gathered;
 }
 
-/* Pack p of them, zero from `valid` on. */
-static __device__ inline pack join_pieces(const pieces *pieces, int p)
+/* The 16 bytes that begin `offset` bytes into the first of two packs, by halves of what is left to go. */
+static __device__ __forceinline__ pack shift_packs(uint4 low, uint4 high, int offset)
 {
-    int32_t valid = pieces->valid - 16 * p; /* of its bytes */
-    if (!pieces->whole) {
-        return gather_pack(pieces->from + 16 * p, PACKS_JOINED > 1 && valid > 16 ? 16 : valid);
-    }
-    const uint4 *low = &pieces->packs[p];
-    const uint4 *high = low + 1;
-    uint32_t words[8] = {low->x, low->y, low->z, low->w, high->x, high->y, high->z, high->w};
-    int offset = (int)((uintptr_t)pieces->from % 16);
+    uint32_t words[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
 #pragma unroll
     for (int w = 0; w < 6; ++w) {
         words[w] = offset & 8 ? words[w + 2] : words[w];
@@ -128,15 +121,26 @@ static __device__ inline pack join_pieces(const pieces *pieces, int p)
         words[w] = offset & 4 ? words[w + 1] : words[w];
     }
 #endif
-    pack joined;
+    pack shifted;
 #pragma unroll
     for (int w = 0; w < 4; ++w) {
 #if ELEMENT_BYTES < 4
-        joined.word[w] = __byte_perm(words[w], words[w + 1], 0x3210 + 0x1111 * (unsigned)(offset % 4));
+        shifted.word[w] = __byte_perm(words[w], words[w + 1], 0x3210 + 0x1111 * (unsigned)(offset % 4));
 #else
-        joined.word[w] = words[w];
+        shifted.word[w] = words[w];
 #endif
     }
+    return shifted;
+}
+
+/* Pack p of them, zero from `valid` on. */
+static __device__ inline pack join_pieces(const pieces *pieces, int p)
+{
+    int32_t valid = pieces->valid - 16 * p; /* of its bytes */
+    if (!pieces->whole) {
+        return gather_pack(pieces->from + 16 * p, PACKS_JOINED > 1 && valid > 16 ? 16 : valid);
+    }
+    pack joined = shift_packs(pieces->packs[p], pieces->packs[p + 1], (int)((uintptr_t)pieces->from % 16));
     if (valid < 16) {
 #pragma unroll
         for (int w = 0; w < 4; ++w) {

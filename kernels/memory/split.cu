@@ -142,14 +142,29 @@ static __device__ inline range write_strip(const strip *strip, int64_t plane, ra
     return seen;
 }
 
-/* Does what falls to one of an operand's blocks; returns what the thread has seen. */
-static __device__ inline range split_share(const split_operand *operand, uint32_t block, uint32_t blocks)
+/* Whether the product will look at A and B: it need not multiply by 0, and may not be left to these parts at all. */
+static __device__ inline int is_wanted(const split_arguments *arguments)
+{
+    return (arguments->left == 0 || *arguments->left != 0) && !alpha_is_zero(arguments->alpha, ELEMENT_F32);
+}
+
+/*
+ * Does what falls to one of an operand's blocks; returns what the thread has seen. What can be worked out before anything
+ * may be read is worked out while the kernel before ends.
+ */
+static __device__ inline range split_share(const split_arguments *arguments, const split_operand *operand,
+                                           uint32_t block, uint32_t blocks)
 {
     source source = source_of(operand);
     int64_t plane = packs_of_plane(operand);
     place at = place_of(operand, (int64_t)block * THREADS_X + threadIdx.x);
     place step = place_of(operand, (int64_t)blocks * THREADS_X);
     range seen = {0, 0};
+    wait_for_kernels_before();
+    let_next_kernel_begin();
+    if (!is_wanted(arguments)) {
+        return seen; /* and nobody has anything to fear of it */
+    }
     while (at.problem < operand->problems) {
         strip strips[AT_ONCE];
 #pragma unroll
@@ -185,17 +200,11 @@ static __device__ inline range seen_by_block(range seen)
 
 KERNEL __launch_bounds__(THREADS_X, MIN_BLOCKS) KERNEL_NAME(const split_arguments arguments)
 {
-    wait_for_kernels_before();
-    let_next_kernel_begin();
-    range seen = {0, 0};
-    /* The product will not look at what it need not multiply by 0, or is not left to it, and has nothing to fear of it. */
-    int is_wanted = arguments.left == 0 || *arguments.left != 0;
-    if (is_wanted && !alpha_is_zero(arguments.alpha, ELEMENT_F32)) {
-        int of_a = blockIdx.x < (uint32_t)arguments.blocks_a;
-        uint32_t blocks_a = (uint32_t)arguments.blocks_a;
-        seen = split_share(of_a ? &arguments.a : &arguments.b, of_a ? blockIdx.x : blockIdx.x - blocks_a,
-                           of_a ? blocks_a : gridDim.x - blocks_a);
-    }
+    int of_a = blockIdx.x < (uint32_t)arguments.blocks_a;
+    uint32_t blocks_a = (uint32_t)arguments.blocks_a;
+    range seen =
+        split_share(&arguments, of_a ? &arguments.a : &arguments.b, of_a ? blockIdx.x : blockIdx.x - blocks_a,
+                    of_a ? blocks_a : gridDim.x - blocks_a);
     seen = seen_by_block(seen);
     if (threadIdx.x == 0) {
         arguments.verdicts[blockIdx.x] = verdict_word(seen.largest, 0u - seen.inverse);

@@ -39,6 +39,14 @@ static __device__ inline void copy_async_16(void *to_shared, const void *from_gl
                  : "memory");
 }
 
+/* The same through L1, for what a neighbour wants too. */
+static __device__ inline void copy_async_16_cached(void *to_shared, const void *from_global, int valid)
+{
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to_shared)),
+                 "l"(from_global), "r"(valid)
+                 : "memory");
+}
+
 /* Ends a group: all copies of this thread since the last group. */
 static __device__ inline void copy_async_commit(void) { asm volatile("cp.async.commit_group;" ::: "memory"); }
 

@@ -179,14 +179,11 @@ static carat_status reduce_launch(struct cuda_device *device, const struct plan 
     return kernel_launch(device, kernel, divide_up(elements, kernel_threads(kernel)), &arguments, stream);
 }
 
-/* One operand's way into the workspace, and the blocks that it takes. */
-static pack_operand pack_of(const struct cuda_device *device, const struct kernel *kernel, struct extent from,
-                            struct extent to, bool turned, carat_type type, const void *source,
-                            CUdeviceptr workspace, int64_t *blocks)
+/* One operand's way into the workspace; in how many rounds is chosen for both. */
+static pack_operand pack_of(const struct kernel *kernel, struct extent from, struct extent to, bool turned,
+                            carat_type type, const void *source, CUdeviceptr workspace)
 {
-    /* A matrix that all problems share is copied once. */
-    int64_t problems = from.stride == 0 ? 1 : from.batch;
-    pack_operand operand = {
+    return (pack_operand){
         .from = source,
         .to = (void *)(uintptr_t)workspace,
         .rows = from.rows,
@@ -195,27 +192,59 @@ static pack_operand pack_of(const struct cuda_device *device, const struct kerne
         .stride = from.stride,
         .columns_to = to.columns,
         .ld_to = to.ld,
-        .problems = problems,
+        .problems = from.stride == 0 ? 1 : from.batch, /* a matrix that all problems share is copied once */
         .turned = turned,
         .type = (int32_t)type,
+        .tiles_m = turned ? (int32_t)divide_up(to.columns, kernel->tile_m) : 0,
+        .tiles_n = turned ? (int32_t)divide_up(to.ld, kernel->tile_n) : 0,
     };
-    if (turned) {
-        int64_t tiles_m = divide_up(to.columns, kernel->tile_m);
-        int64_t tiles_n = divide_up(to.ld, kernel->tile_n);
-        operand.tiles_m = (int32_t)tiles_m;
-        operand.tiles_n = (int32_t)tiles_n;
-        *blocks = tiles_m * tiles_n * problems;
-    } else {
-        int64_t packs = to.columns * to.ld * problems * (int64_t)from.element_bytes / PACK_BYTES;
-        int64_t threads =
-            (int64_t)device->base.traits.multiprocessors * kernel_most_resident(kernel) * kernel->threads_x;
-        int64_t rounds = divide_up(packs, threads);
-        rounds = rounds > MOST_PACK_ROUNDS ? MOST_PACK_ROUNDS : rounds;
-        rounds = kernel->converts ? CONVERTING_ROUNDS : rounds;
-        operand.rounds = (int32_t)rounds;
-        *blocks = divide_up(packs, kernel->threads_x * rounds);
+}
+
+/* Packs of 16 bytes that are written of it; none of an operand that is not packed. */
+static int64_t packs_of(const pack_operand *operand, const struct kernel *kernel)
+{
+    return operand->columns_to * operand->ld_to * operand->problems * kernel->element_bytes / PACK_BYTES;
+}
+
+/* Tiles of it that are turned over, a block each. */
+static int64_t tiles_of(const pack_operand *operand)
+{
+    return (int64_t)operand->tiles_m * operand->tiles_n * operand->problems;
+}
+
+static int64_t pack_blocks(const pack_operand *operand, const struct kernel *kernel, int64_t rounds)
+{
+    return operand->turned ? tiles_of(operand)
+                           : divide_up(packs_of(operand, kernel), kernel->threads_x * rounds);
+}
+
+/*
+ * In how many rounds blocks copy what is not turned: so many that the launch is one wave of blocks, or, where tiles to
+ * turn are more than that, that these blocks take as long as all tiles in their places.
+ */
+static int64_t pack_rounds(const struct cuda_device *device, const struct kernel *kernel,
+                           const pack_operand *a, const pack_operand *b)
+{
+    int64_t packs_a = packs_of(a, kernel);
+    int64_t packs_b = packs_of(b, kernel);
+    int64_t straight = (a->turned ? 0 : packs_a) + (b->turned ? 0 : packs_b);
+    if (kernel->converts) {
+        return CONVERTING_ROUNDS;
     }
-    return operand;
+    if (straight == 0) {
+        return 1;
+    }
+    int64_t places = (int64_t)device->base.traits.multiprocessors * kernel_most_resident(kernel);
+    int64_t tiles = tiles_of(a) + tiles_of(b);
+    int64_t share = (int64_t)((double)places * (double)straight / (double)(packs_a + packs_b));
+    int64_t blocks = places - tiles > share / 2 ? places - tiles : share;
+    int64_t rounds = divide_up(straight, kernel->threads_x * (blocks > 0 ? blocks : 1));
+    /* Each operand ends in a block of its own, which may be one too many. */
+    while (pack_blocks(a, kernel, rounds) + pack_blocks(b, kernel, rounds) > tiles + blocks &&
+           rounds < MOST_PACK_ROUNDS) {
+        ++rounds;
+    }
+    return rounds < MOST_PACK_ROUNDS ? rounds : MOST_PACK_ROUNDS;
 }
 
 /* Copies what the plan packs into the workspace, and has operands point there. */
@@ -225,22 +254,32 @@ static carat_status pack_launch(struct cuda_device *device, const struct plan *p
 {
     const struct problem *from = &plan->problem;
     const struct problem *to = &plan->product;
-    int64_t blocks_a = 0;
-    int64_t blocks_b = 0;
-    pack_arguments arguments = {.alpha = operands->alpha, .result_type = (int32_t)from->type_cd};
+    pack_operand a = {0};
+    pack_operand b = {0};
     if (plan->packs_a) {
-        arguments.a = pack_of(device, kernel, problem_extent_a(from), problem_extent_a(to),
-                              from->trans_a != to->trans_a, from->type_a, operands->a, workspace, &blocks_a);
-        operands->a = arguments.a.to;
+        a = pack_of(kernel, problem_extent_a(from), problem_extent_a(to), from->trans_a != to->trans_a,
+                    from->type_a, operands->a, workspace);
+        operands->a = a.to;
     }
     if (plan->packs_b) {
-        arguments.b = pack_of(device, kernel, problem_extent_b(from), problem_extent_b(to),
-                              from->trans_b != to->trans_b, from->type_b, operands->b,
-                              workspace + plan->packed_b_at, &blocks_b);
-        operands->b = arguments.b.to;
+        b = pack_of(kernel, problem_extent_b(from), problem_extent_b(to), from->trans_b != to->trans_b,
+                    from->type_b, operands->b, workspace + plan->packed_b_at);
+        operands->b = b.to;
     }
-    /* The plan has counted both: they fit a grid together. */
-    arguments.blocks_a = (int32_t)blocks_a;
+    int64_t rounds = pack_rounds(device, kernel, &a, &b);
+    int64_t blocks_a = pack_blocks(&a, kernel, rounds);
+    int64_t blocks_b = pack_blocks(&b, kernel, rounds);
+    a.rounds = (int32_t)rounds;
+    b.rounds = (int32_t)rounds;
+    /* The plan has counted both: they fit a grid together. Tiles end a launch better than blocks of many rounds. */
+    bool b_first = a.turned && !b.turned;
+    pack_arguments arguments = {
+        .a = b_first ? b : a,
+        .b = b_first ? a : b,
+        .blocks_a = (int32_t)(b_first ? blocks_b : blocks_a),
+        .alpha = operands->alpha,
+        .result_type = (int32_t)from->type_cd,
+    };
     return reads_ab ? kernel_launch(device, kernel, blocks_a + blocks_b, &arguments, stream) : CARAT_OK;
 }
 

@@ -158,6 +158,7 @@ uint32_t dot4_s8(uint32_t x, uint32_t y, uint32_t sum);
 void copy_async_4(void *to_shared, const void *from_global, int valid);
 void copy_async_8(void *to_shared, const void *from_global, int valid);
 void copy_async_16(void *to_shared, const void *from_global, int valid);
+#define copy_async_16_cached copy_async_16
 void copy_async_commit(void);
 
 /* One kernel runs at a time here, after those before it. */

@@ -114,13 +114,21 @@ static uint32_t largest(struct span info, int wanted)
 /* Bytes of shared memory that a block may have at most. */
 static uint64_t most_shared(uint32_t arch) { return arch < 80 ? 65536 : arch < 90 ? 166912 : 232448; }
 
+/* Blocks that a multiprocessor has room for, as the row says; on 7.5 not more than its places for 1,024 threads. */
+static uint32_t promised_blocks(const struct kernel *row, uint32_t arch, uint32_t threads)
+{
+    uint32_t blocks = row->min_blocks > 0 ? (uint32_t)row->min_blocks : 1;
+    uint32_t most = threads < 1024 ? 1024 / threads : 1;
+    return arch < 80 && blocks > most ? most : blocks;
+}
+
 /* What the driver would otherwise find out at a launch: nothing spilled, and room for as many blocks as promised. */
 static void check_resources(const struct kernel *row, uint32_t arch, struct span info, uint64_t static_shared)
 {
     uint32_t frame = largest(info, ATTRIBUTE_FRAME_SIZE);
     uint32_t registers = largest(info, ATTRIBUTE_REGISTERS);
     uint32_t threads = (uint32_t)(row->threads_x * (row->threads_y ? row->threads_y : 1));
-    uint32_t blocks = row->min_blocks > 0 ? (uint32_t)row->min_blocks : 1;
+    uint32_t blocks = promised_blocks(row, arch, threads);
     uint64_t shared = static_shared + (uint64_t)row->shared_bytes;
     if (frame != 0) {
         fail_msg("%s keeps %u bytes a thread in local memory on sm_%u", row->name, frame, arch);
