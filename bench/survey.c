@@ -515,9 +515,7 @@ carat_status survey(struct stage *stage, const struct survey_options *options,
                     const struct tuning_line *known, int known_count, FILE *out, struct survey_totals *totals)
 {
     *totals = (struct survey_totals){0};
-    if (!stage->place.cuda) {
-        return fail(CARAT_UNSUPPORTED, "the CPU has one way to compute a product");
-    }
+    CARAT_TRY(tune_has_ways(stage));
     struct surveyor surveyor = {.stage = stage, .options = options, .totals = totals};
     surveyor.traits = stage->place.device->traits;
     surveyor.traits.tuning = NULL;

@@ -164,9 +164,7 @@ static carat_status surveyor_begin(struct stage *stage, const struct device_trai
                                    const struct ways_options *options, FILE *out, struct ways_totals *totals,
                                    struct surveyor *surveyor)
 {
-    if (!stage->place.cuda) {
-        return fail(CARAT_UNSUPPORTED, "the CPU has one way to compute a product");
-    }
+    CARAT_TRY(tune_has_ways(stage));
     *surveyor =
         (struct surveyor){.stage = stage, .traits = traits, .options = options, .out = out, .totals = totals};
     return CARAT_OK;

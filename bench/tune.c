@@ -227,13 +227,16 @@ static carat_status measure_ways(struct stage *stage, const struct workload *wor
     return status;
 }
 
+carat_status tune_has_ways(const struct stage *stage)
+{
+    return stage->place.cuda ? CARAT_OK : fail(CARAT_UNSUPPORTED, "the CPU has one way to compute a product");
+}
+
 carat_status tune_problem(struct stage *stage, const carat_gemm_problem *problem,
                           const struct tune_options *options, struct tuning *tuning)
 {
     *tuning = (struct tuning){0};
-    if (!stage->place.cuda) {
-        return fail(CARAT_UNSUPPORTED, "the CPU has one way to compute a product");
-    }
+    CARAT_TRY(tune_has_ways(stage));
     struct problem checked;
     struct workload workload;
     CARAT_TRY(problem_check(problem, &checked));

@@ -27,6 +27,9 @@ struct tuning {
     char plan[400];      /* and what that is */
 };
 
+/* Whether there is anything to tune: CARAT_UNSUPPORTED on the CPU. */
+carat_status tune_has_ways(const struct stage *stage);
+
 /*
  * Measures a column-major problem on a CUDA device, over rotating operands, interleaved; short products as replays of
  * a graph. Nothing is checked here: what is chosen from this is checked wherever it is measured. tuning_free()

@@ -10,6 +10,7 @@
 #include "options.h"
 #include "status.h"
 #include "survey.h"
+#include "tune.h"
 
 enum { MOST_FILES = 32 };
 /* A product of a shape that was asked for may take so long, one of a shape drawn or of the grid much less. */
@@ -159,9 +160,7 @@ static carat_status tune_all_ways(struct stage *stage, const struct ways_options
 static carat_status tune(struct stage *stage, const struct survey_options *options, struct ways_options *ways,
                          const struct shapes *shapes, const char *path, bool resume)
 {
-    if (!stage->place.cuda) { /* before a table that is there is written over */
-        return fail(CARAT_UNSUPPORTED, "the CPU has one way to compute a product");
-    }
+    CARAT_TRY(tune_has_ways(stage)); /* before a table that is there is written over */
     struct tuning_head head = survey_head(&stage->place);
     struct lines lines = {0};
     struct survey_totals totals = {0};
