@@ -24,6 +24,7 @@
 #include "cuda/cuda.h"
 #include "cuda/driver.h"
 #include "reference.h"
+#include "rows.h"
 #include "standin.h"
 
 static const carat_type types[] = {CARAT_F32, CARAT_F64, CARAT_F16,  CARAT_BF16,
@@ -1312,6 +1313,99 @@ static void shared_tiles_have_room_and_tokens(void **state)
     standin_set_capability(100);
 }
 
+/* ---- Packs ----------------------------------------------------------------------------------- */
+
+static struct {
+    unsigned grid;
+    pack_arguments arguments;
+    int count;
+} noted_pack;
+
+/* Of the launches of a product the first. */
+static CUresult note_pack(const CUlaunchConfig *config, CUfunction function, void **arguments, void **extra)
+{
+    (void)function;
+    (void)extra;
+    if (noted_pack.count++ == 0) {
+        noted_pack.grid = config->gridDimX;
+        memcpy(&noted_pack.arguments, arguments[0], sizeof(noted_pack.arguments));
+    }
+    return CUDA_SUCCESS;
+}
+
+/* Blocks for an operand in so many rounds. */
+static int64_t blocks_in_rounds(const struct kernel *pack, const pack_operand *operand, int64_t rounds)
+{
+    int64_t packs = operand->columns_to * operand->ld_to * operand->problems * pack->element_bytes / 16;
+    int64_t at_once = pack->threads_x * rounds;
+    return operand->turned ? (int64_t)operand->tiles_m * operand->tiles_n * operand->problems
+                           : (packs + at_once - 1) / at_once;
+}
+
+/* Checks the launch of a pack on the stand-in's four multiprocessors; whether an operand is turned over. */
+static bool check_pack_launch(const struct kernel *pack)
+{
+    const pack_operand *a = &noted_pack.arguments.a;
+    const pack_operand *b = &noted_pack.arguments.b;
+    int64_t rounds = a->turned ? b->rounds : a->rounds;
+    int64_t places = (int64_t)4 * kernel_most_resident(pack);
+    assert_int_equal(noted_pack.arguments.blocks_a, blocks_in_rounds(pack, a, rounds));
+    assert_int_equal(noted_pack.grid, blocks_in_rounds(pack, a, rounds) + blocks_in_rounds(pack, b, rounds));
+    assert_in_range(rounds, 1, 32);
+    if (a->turned || b->turned) {
+        assert_true(b->turned || !b->from); /* tiles end the launch */
+        return true;
+    }
+    assert_true(rounds == 32 || noted_pack.grid <= places);
+    assert_true(rounds == 1 ||
+                blocks_in_rounds(pack, a, rounds - 1) + blocks_in_rounds(pack, b, rounds - 1) > places);
+    return false;
+}
+
+/* One wave of blocks for both operands, in no more rounds than that takes. */
+static void packs_are_one_wave(void **state)
+{
+    (void)state;
+    static const carat_type packed_types[] = {CARAT_BF16, CARAT_F32, CARAT_F64};
+    static const int64_t sizes[] = {33, 129, 257, 385, 513, 771, 1023};
+    enum { COUNT = 3 * 4 * 7 }; /* types, layouts and sizes */
+    int turned = 0;
+    carat_context *carat = NULL;
+    standin_set_capability(90);
+    assert_ok(carat_context_create(CARAT_DEVICE_CUDA, 0, &carat));
+    struct device *device = carat_context_device(carat);
+    double one = 0;
+    double zero = 0;
+    void *somewhere = device_memory(carat, 4096);
+    struct operands operands = {.alpha = &one, .a = somewhere, .b = somewhere, .beta = &zero, .d = somewhere};
+    carat_run run = {.workspace = NULL};
+    for (int number = 0; number < COUNT; ++number) {
+        carat_type type = packed_types[number % 3];
+        int64_t size = sizes[number / 12];
+        carat_gemm_problem described = carat_gemm_describe(type, size, size, size);
+        struct problem problem;
+        struct plan plan;
+        described.order = CARAT_COLUMN_MAJOR;
+        described.op_a = number / 3 % 2 ? CARAT_TRANSPOSE : CARAT_NO_TRANSPOSE;
+        described.op_b = number / 6 % 2 ? CARAT_TRANSPOSE : CARAT_NO_TRANSPOSE;
+        described.accuracy = type == CARAT_F32 ? CARAT_ACCURACY_FAST : CARAT_ACCURACY_STANDARD;
+        element_set(carat_scalar_type(type), &one, 0, 1);
+        assert_ok(problem_check(&described, &problem));
+        assert_ok(plan_choose_packed(&device->traits, &problem, &plan));
+        assert_int_equal(plan.steps[0].kind, STEP_PACK);
+        struct driver before = driver_that_notes();
+        driver.cuLaunchKernelEx = note_pack;
+        noted_pack.count = 0;
+        assert_ok(device->functions->gemm(device, &plan, &operands, &run));
+        driver = before;
+        turned += check_pack_launch(plan.steps[0].kernel);
+    }
+    assert_ok(carat_release(carat, somewhere));
+    carat_context_destroy(carat);
+    standin_set_capability(100);
+    assert_in_range(turned, 1, COUNT - 1); /* both are seen */
+}
+
 /* ---- Launches before the kernel ahead has ended ---------------------------------------------- */
 
 static int ptx_version; /* that the driver tells of what it has loaded */
@@ -1711,6 +1805,7 @@ int main(void)
         test(other_devices_have_other_memory),
         test(an_older_device_has_kernels_too),
         test(shared_tiles_have_room_and_tokens),
+        test(packs_are_one_wave),
         test(only_code_that_waits_starts_early),
         test(what_planes_leave_is_computed_from_f32),
         test(planned_products_of_two_planes_allocate_nothing),
