@@ -81,14 +81,14 @@
 #define LATER_CHUNK_CYCLES 1200.0
 /*
  * Rows whose threads have elements of D to themselves: cycles before and after all, of one tile more, of an element more of
- * a thread, and of the loads of as many k as are on the way together.
+ * a thread, and of as many k as are summed in one turn.
  */
 #define BRIEF_CYCLES 300.0
 #define BRIEF_TILE_CYCLES 300.0
 #define BRIEF_ELEMENT_CYCLES 60.0
 #define BRIEF_CHUNK_CYCLES 700.0
-#define BRIEF_LOADS 8       /* of one element, */
-#define BRIEF_LOADS_WIDE 16 /* or where a thread has several */
+#define BRIEF_LOADS 8 /* k of one element, */
+#define BRIEF_WARP 32 /* or elements of B that a warp has, where a thread has several columns */
 /*
  * Thin rows: cycles before the first round of k and after the last, of a round, in which the warps fetch
  * TILE_K of k, and where each warp has all of k for itself. By multiply-adds of the plain unit each column
@@ -296,7 +296,7 @@ static double direct_cycles(const struct kernel *kernel, double k, double mine)
 /* The same of a row whose threads wait for nobody. */
 static double brief_cycles(const struct kernel *kernel, double k, double mine)
 {
-    double ahead = kernel->thread_n > 1 ? BRIEF_LOADS_WIDE : BRIEF_LOADS;
+    double ahead = kernel->thread_n > 1 ? (double)BRIEF_WARP / kernel->thread_n : BRIEF_LOADS;
     double chunks = fmax(1, ceil(k / ahead)) * ceil(mine / kernel_most_resident(kernel));
     double tile = BRIEF_TILE_CYCLES + BRIEF_ELEMENT_CYCLES * (kernel->thread_n - 1);
     return BRIEF_CYCLES + mine * tile + chunks * BRIEF_CHUNK_CYCLES;
