@@ -11,8 +11,8 @@
  *            +---+---+---+---+
  *
  * Where the kernel before has not ended yet there is time until it has: all that can be worked out from the arguments is,
- * and then the code that is still to come runs once for nothing, so that it is at hand. From a cache far away it takes
- * longer than it runs.
+ * and then the code that is still to come runs once for nothing, but for the sums of several columns, so that it is at hand.
+ * From a cache far away it takes longer than it runs.
  *
  * Needs: nothing. Limits: each multiply-add takes a load or two from the first-level cache, and k is summed by one thread;
  * from k = 64 on, others are faster.
@@ -138,16 +138,11 @@ static __device__ __forceinline__ void read_ahead(element x[AHEAD], element y[TU
     }
 }
 
-/* The same where B is shared. */
+/* Adds the products of the next AHEAD k, of which `length` are there, in order; a warp's lanes share what they read of B. */
 static __device__ __forceinline__ void add_products(accumulator sum[THREAD_N], const operands *of, int length)
 {
-    element x[AHEAD];
-    element y[TURNS];
-#pragma unroll
-    for (int k = 0; k < AHEAD; ++k) {
-        x[k] = 0;
-        y[k / AT_ONCE] = 0;
-    }
+    element x[AHEAD] = {0};
+    element y[TURNS] = {0};
     read_ahead(x, y, of, 0, AT_ONCE, length);
     if (of->length > AT_ONCE) {
         read_ahead(x, y, of, AT_ONCE, AHEAD, length);

@@ -313,8 +313,7 @@ static __device__ inline void pack_straight(operand_share share, uint4 *staged)
 
 #ifndef CONVERTS
 
-/* A tile of an operand that is turned over: they are counted down the rows of `from`, then along its columns, then
- * through the problems. */
+/* A tile of an operand that is turned over, counted down the rows of `from`, along its columns, and through the problems. */
 typedef struct turned_tile {
     const unsigned char *at; /* the problem's first element */
     uint4 *to;               /* and its first pack */
@@ -343,10 +342,10 @@ static __device__ inline turned_tile tile_of(operand_share share, const source *
  * leave all banks to who brings a column, and to most of who takes packs of a row.
  */
 #define TILE_LD (TILE_N + 1)
-#define ROWS_APART (THREADS_X / TILE_M) /* columns that a block brings at a time */
+#define COLUMNS_AT_ONCE (THREADS_X / TILE_M)
 
 static_assert(TILE_M * TILE_LD * ELEMENT_BYTES <= SHARED_BYTES, "shared memory holds one tile");
-static_assert(THREADS_X % TILE_M == 0 && TILE_N % ROWS_APART == 0, "threads bring whole columns");
+static_assert(THREADS_X % TILE_M == 0 && TILE_N % COLUMNS_AT_ONCE == 0, "threads bring whole columns");
 static_assert(TILE_M * TILE_N / PACK % THREADS_X == 0, "each thread writes the same number of packs");
 
 static __device__ inline void bring_tile(const pack_operand *operand, const source *source,
@@ -359,14 +358,14 @@ static __device__ inline void bring_tile(const pack_operand *operand, const sour
     const unsigned char *from = tile->at + (tile->row + r + (tile->column + c) * ld) * ELEMENT_BYTES;
     const unsigned char *begin = source->begin;
 #pragma unroll 4
-    for (; c < TILE_N; c += ROWS_APART) {
+    for (; c < TILE_N; c += COLUMNS_AT_ONCE) {
         int there = c < left;
 #if ELEMENT_BYTES == 4
         copy_async_4(&staged[r * TILE_LD + c], there ? from : begin, there ? 4 : 0);
 #else
         copy_async_8(&staged[r * TILE_LD + c], there ? from : begin, there ? 8 : 0);
 #endif
-        from += ROWS_APART * ld * ELEMENT_BYTES;
+        from += COLUMNS_AT_ONCE * ld * ELEMENT_BYTES;
     }
     copy_async_commit();
 }
