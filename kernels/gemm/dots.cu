@@ -26,6 +26,7 @@
 #include "kernel.h"
 
 #include "epilogue.h"
+#include "shift_words.h"
 #include "store_sum.h"
 #include "thin_tile.h"
 #include "tiles.h"
@@ -172,21 +173,8 @@ static __device__ __forceinline__ piece join_packs(const operand *operand, const
     }
     uint32_t words[2 * WORDS] = {packs->low.x,  packs->low.y,  packs->low.z,  packs->low.w,
                                  packs->high.x, packs->high.y, packs->high.z, packs->high.w};
-    int off = offset_of(from);
-#pragma unroll
-    for (int w = 0; w < 6; ++w) {
-        words[w] = off & 8 ? words[w + 2] : words[w];
-    }
-#pragma unroll
-    for (int w = 0; w < 5; ++w) {
-        words[w] = off & 4 ? words[w + 1] : words[w];
-    }
     piece piece;
-#pragma unroll
-    for (int w = 0; w < WORDS; ++w) {
-        piece.x[w] =
-            SIZE < 4 ? __byte_perm(words[w], words[w + 1], 0x3210 + 0x1111 * (unsigned)(off % 4)) : words[w];
-    }
+    shift_words(piece.x, words, offset_of(from), SIZE);
     if (valid < 16) {
 #pragma unroll
         for (int w = 0; w < WORDS; ++w) {

@@ -68,26 +68,16 @@ enum {
     BAND = 8
 };
 
+/* Four octets of four-byte elements hold neighbours where these lie along m or n. */
+#define A_IN_QUADS (ELEMENT == ELEMENT_F32 && !A_ALONG_K)
+#define B_IN_QUADS (ELEMENT == ELEMENT_F32 && !B_ALONG_K)
+#include "mma_octets.h"
+#include "mma_store.h"
+
 typedef struct stage {
     __align__(128) char a[A_COUNT * A_ROW];
     __align__(128) char b[B_COUNT * B_ROW];
 } stage;
-
-/*
- * On its way out a warp's tile goes through shared memory, SLAB rows of instructions at a time, so that the warp
- * stores whole columns of D, whatever their alignment. They stand PAD further apart than WARP_M, and what lanes
- * write together lies in different banks.
- */
-enum {
-    SLAB = 2,
-    PAD = SIZE == 4 && !A_ALONG_K ? 4 : 8,
-    LANE_ROWS = WARP_M / 32, /* rows of a column that a lane stores */
-    AT_ONCE = 8 / LANE_ROWS  /* columns it stores at a time */
-};
-
-typedef struct slab {
-    __align__(16) accumulator columns[16 * SLAB][WARP_M + PAD];
-} slab;
 
 static_assert(ELEMENT == ELEMENT_F16 || ELEMENT == ELEMENT_BF16 || ELEMENT == ELEMENT_F32 ||
                   (ELEMENT == ELEMENT_S8 && LAYOUT == LAYOUT_TN),
@@ -98,7 +88,6 @@ static_assert(STEPS % 2 == 0, "octets change places an even number of times a ti
 static_assert(WARP_M % 32 == 0 && WARP_N % 32 == 0 && (WARP_M & (WARP_M - 1)) == 0 &&
                   (WARP_N & (WARP_N - 1)) == 0,
               "octets are read four at a time, and warps begin at multiples of their size");
-static_assert(LANE_ROWS <= 4 && 16 * SLAB % AT_ONCE == 0, "a lane stores some columns at a time");
 static_assert(TILE_M % 64 == 0 && TILE_N % 64 == 0, "a row along m or n has eight chunks or more");
 static_assert(THREADS_X == 32 * WARPS_M * (TILE_N / WARP_N), "the warps tile the block");
 static_assert(A_STEP % (SIZE == 4 && !A_ALONG_K ? 4 : 8) == 0 &&
@@ -110,18 +99,6 @@ static_assert(sizeof(slab) * (THREADS_X / 32) <= SHARED_BYTES, "slabs take the p
 static_assert(STAGES >= 2, "one tile is multiplied while another one comes");
 static_assert((int64_t)(TILE_M > TILE_N ? TILE_M : TILE_N) * LD_LIMIT * SIZE <= (int64_t)1 << 32,
               "offsets fit 32 bits");
-
-/* Where a chunk of a row lies in a shared tile, in bytes. */
-static __device__ inline int place_of(int row, int chunk, int along_k, int row_bytes)
-{
-    int other = row % 8;
-    if (along_k && row_bytes == 64) {
-        other = row / 2 % 4; /* two rows fill all banks */
-    } else if (!along_k && SIZE == 4) {
-        other = row % 4 * 2; /* two chunks of four rows are read together */
-    }
-    return row * row_bytes + (chunk ^ other) * 16;
-}
 
 /* ---- Copies --------------------------------------------------------------------------------- */
 
@@ -209,63 +186,6 @@ static __device__ inline void advance(walks *w, int k)
 }
 
 /* ---- Octets --------------------------------------------------------------------------------- */
-
-/*
- * One step of a warp's operands, in the order that the instruction takes its registers: the halves of 16 bytes
- * along k innermost for columns, the two octets innermost for rows.
- */
-typedef struct octets {
-    uint32_t rows[ROWS][4];           /* of B: octet 2 * i + r, half h at [i][r + 2 * h] */
-    uint32_t columns[COLUMNS / 2][4]; /* of A: octet 2 * i + r, half h at [i][2 * r + h] */
-} octets;
-
-/*
- * Where a lane begins to read an operand: its bytes in the shared tile for the first two octets and the first
- * step. first is the warp's first row of the operand, as_rows whether they are the instruction's rows.
- */
-static __device__ inline int begin_reading(int first, int along_k, int as_rows, int row_bytes)
-{
-    int lane = (int)threadIdx.x % 32;
-    /* ldmatrix: lanes 8 * q and on bring the rows of matrix q, which goes to register q. */
-    int in_eight = lane % 8;
-    int octet = as_rows ? lane / 8 % 2 : lane / 16;
-    int half = as_rows ? lane / 16 : lane / 8 % 2;
-    if (along_k) {
-        return place_of(first + 8 * octet + in_eight, half, along_k, row_bytes);
-    }
-    if (SIZE == 4) {
-        return place_of(lane % 4, first / 4 + lane / 4, along_k, row_bytes);
-    }
-    return place_of(8 * half + in_eight, first / 8 + octet, along_k, row_bytes);
-}
-
-/*
- * Reads octets number 2 * pair and 2 * pair + 1 of a step, or of four-byte elements along m or n half pair % 2
- * of four octets. What the exclusive or of place_of touches must go through it; all else is added.
- */
-static __device__ inline void load_pair(uint32_t to[][4], const char *tile, int lane_at, int pair, int step,
-                                        int along_k, int as_rows, int row_bytes)
-{
-    if (along_k) {
-        ldmatrix_x4(to[pair], tile + (lane_at ^ step * 32) + pair * 16 * row_bytes);
-    } else if (SIZE == 2) {
-        ldmatrix_x4_trans(to[pair], tile + (lane_at ^ pair * 32) + step * 16 * row_bytes);
-    } else {
-        int quad = pair / 2;
-        int half = pair % 2;
-        uint4 four = *(const uint4 *)(tile + lane_at + (8 * step + 4 * half) * row_bytes + quad * 128);
-        to[2 * quad][as_rows ? 2 * half : half] = four.x;
-        to[2 * quad][as_rows ? 2 * half + 1 : half + 2] = four.y;
-        to[2 * quad + 1][as_rows ? 2 * half : half] = four.z;
-        to[2 * quad + 1][as_rows ? 2 * half + 1 : half + 2] = four.w;
-    }
-}
-
-/* Which row of the warp's tile is row `group` of an octet. */
-static __device__ inline int row_of(int octet, int group, int along_k)
-{
-    return SIZE == 4 && !along_k ? octet / 4 * 32 + 4 * group + octet % 4 : 8 * octet + group;
-}
 
 /* Where a lane reads both operands. */
 typedef struct reading {
@@ -387,288 +307,6 @@ static __device__ inline void sum_products(accumulator sum[ROWS][COLUMNS][4], st
                 }
                 multiply_row(sum[row], &held[step % 2], row);
             }
-        }
-    }
-}
-
-/* ---- Results -------------------------------------------------------------------------------- */
-
-/* Neighbours in a column of the slab, in one store. */
-typedef struct neighbours {
-    accumulator x[SIZE == 4 && !A_ALONG_K ? 4 : 2];
-} __attribute__((aligned(SIZE == 4 && !A_ALONG_K ? 16 : 8))) neighbours;
-
-/* The lane's sums of a row of instructions to columns number row_of(...) - first of the slab. */
-static __device__ inline void write_row(slab *to, accumulator sum[COLUMNS][4], int row, int first)
-{
-    int group = (int)threadIdx.x % 32 / 4;
-    int member = (int)threadIdx.x % 4;
-#pragma unroll
-    for (int r = 0; r < 2; ++r) {
-        accumulator *column = to->columns[row_of(2 * row + r, group, B_ALONG_K) - first];
-#if ELEMENT == ELEMENT_F32 && !A_ALONG_K
-        /* Four octets hold neighbours, see row_of(). */
-#pragma unroll
-        for (int i = 0; i < COLUMNS; i += 4) {
-#pragma unroll
-            for (int c = 0; c < 2; ++c) {
-                neighbours four = {
-                    {sum[i][2 * r + c], sum[i + 1][2 * r + c], sum[i + 2][2 * r + c], sum[i + 3][2 * r + c]}};
-                *(neighbours *)&column[row_of(i, 2 * member + c, A_ALONG_K)] = four;
-            }
-        }
-#else
-#pragma unroll
-        for (int i = 0; i < COLUMNS; ++i) {
-            neighbours two = {{sum[i][2 * r], sum[i][2 * r + 1]}};
-            *(neighbours *)&column[row_of(i, 2 * member, A_ALONG_K)] = two;
-        }
-#endif
-    }
-}
-
-/* What a lane stores: LANE_ROWS rows of D, 32 apart, of AT_ONCE columns at a time. */
-typedef struct target {
-    int64_t problem;
-    int64_t row;
-    int rows;              /* how many of its rows lie in D */
-    accumulator *partials; /* the block's part of a split k, or NULL */
-    epilogue_scalars scalars;
-    float bias[LANE_ROWS]; /* where it goes along the rows; else -0 */
-} target;
-
-/* How many of `most` places, `step` apart, lie below left. */
-static __device__ inline int count_inside(int64_t left, int step, int most)
-{
-    return left <= 0 ? 0 : left >= step * most ? most : ((int)left + step - 1) / step;
-}
-
-static __device__ inline target begin_target(const gemm_arguments *arguments, const block_share *share,
-                                             int row)
-{
-    const epilogue_arguments *epilogue = &arguments->epilogue;
-    target to;
-    to.problem = share->problem;
-    to.row = share->row + row;
-    to.rows = count_inside(arguments->m - to.row, 32, LANE_ROWS);
-    to.partials = 0;
-    if (arguments->partials) {
-        to.partials = (accumulator *)arguments->partials +
-                      (share->problem * arguments->parts + share->part) * arguments->m * arguments->n;
-    }
-    to.scalars = epilogue_scalars_of(epilogue, arguments->alpha, arguments->beta);
-#pragma unroll
-    for (int r = 0; r < LANE_ROWS; ++r) {
-        to.bias[r] = -0.0f;
-        if (epilogue->bias && !epilogue->bias_along_n && r < to.rows) {
-            to.bias[r] = bias_of(epilogue, to.problem, to.row + 32 * r, 0);
-        }
-    }
-    return to;
-}
-
-/*
- * The values to D as elements of type, and beta * C added to them. With a constant type that is straight code.
- * Element number at is the first of them.
- */
-static __device__ __forceinline__ void store_values(float value[AT_ONCE][LANE_ROWS], void *d, int64_t at,
-                                                    int64_t ld, int rows, int columns, int32_t type)
-{
-#pragma unroll
-    for (int c = 0; c < AT_ONCE; ++c) {
-#pragma unroll
-        for (int r = 0; r < LANE_ROWS; ++r) {
-            if (c < columns && r < rows) {
-                store_result_as(d, at + c * ld + 32 * r, type, value[c][r]);
-            }
-        }
-    }
-}
-
-static __device__ __forceinline__ void add_c(float value[AT_ONCE][LANE_ROWS], float beta, const void *from,
-                                             int64_t at, int64_t ld, int rows, int columns, int32_t type)
-{
-#pragma unroll
-    for (int c = 0; c < AT_ONCE; ++c) {
-#pragma unroll
-        for (int r = 0; r < LANE_ROWS; ++r) {
-            if (c < columns && r < rows) {
-                value[c][r] = fmaf(beta, load_result_as_f32(from, at + c * ld + 32 * r, type), value[c][r]);
-            }
-        }
-    }
-}
-
-/* Sums to D by way of f32, see epilogue.h. D is of the elements' type or f32. */
-static __device__ inline void finish_columns(const gemm_arguments *arguments, const target *to,
-                                             accumulator sum[AT_ONCE][LANE_ROWS], int64_t column, int columns)
-{
-    const epilogue_arguments *epilogue = &arguments->epilogue;
-    int is_f32 = ELEMENT == ELEMENT_F32 || epilogue->result_type == ELEMENT_F32;
-    float value[AT_ONCE][LANE_ROWS];
-#pragma unroll
-    for (int c = 0; c < AT_ONCE; ++c) {
-#pragma unroll
-        for (int r = 0; r < LANE_ROWS; ++r) {
-            value[c][r] = to->bias[r];
-        }
-    }
-    if (epilogue->bias && epilogue->bias_along_n) {
-#pragma unroll
-        for (int c = 0; c < AT_ONCE; ++c) {
-            float bias = c < columns ? bias_of(epilogue, to->problem, 0, column + c) : 0;
-#pragma unroll
-            for (int r = 0; r < LANE_ROWS; ++r) {
-                value[c][r] = bias;
-            }
-        }
-    }
-    if (to->scalars.beta != 0) {
-        int64_t at = to->problem * arguments->stride_c + column * arguments->ldc + to->row;
-        if (is_f32) {
-            add_c(value, to->scalars.beta, arguments->c, at, arguments->ldc, to->rows, columns, ELEMENT_F32);
-        } else {
-            add_c(value, to->scalars.beta, arguments->c, at, arguments->ldc, to->rows, columns, ELEMENT);
-        }
-    }
-#pragma unroll
-    for (int c = 0; c < AT_ONCE; ++c) {
-#pragma unroll
-        for (int r = 0; r < LANE_ROWS; ++r) {
-#if ELEMENT == ELEMENT_S8
-            value[c][r] = fmaf(to->scalars.alpha, (float)(int32_t)sum[c][r], value[c][r]);
-#else
-            value[c][r] = fmaf(to->scalars.alpha, sum[c][r], value[c][r]);
-#endif
-        }
-    }
-    activate_all(&value[0][0], AT_ONCE * LANE_ROWS, epilogue->activation);
-#pragma unroll
-    for (int c = 0; c < AT_ONCE; ++c) {
-#pragma unroll
-        for (int r = 0; r < LANE_ROWS; ++r) {
-            value[c][r] *= to->scalars.scale_d;
-        }
-    }
-    int64_t at = to->problem * arguments->stride_d + column * arguments->ldd + to->row;
-    if (is_f32) {
-        store_values(value, arguments->d, at, arguments->ldd, to->rows, columns, ELEMENT_F32);
-    } else {
-        store_values(value, arguments->d, at, arguments->ldd, to->rows, columns, ELEMENT);
-    }
-}
-
-#if ELEMENT == ELEMENT_S8
-/* The same in s32, as epilogue_element_s32() does it for one element: all values take each step together. */
-static __device__ inline void finish_columns_s32(const gemm_arguments *arguments, const target *to,
-                                                 accumulator sum[AT_ONCE][LANE_ROWS], int64_t column,
-                                                 int columns)
-{
-    const epilogue_arguments *epilogue = &arguments->epilogue;
-    uint32_t alpha = scalar_s32(arguments->alpha);
-    uint32_t beta = scalar_s32(arguments->beta);
-    const int32_t *bias = (const int32_t *)epilogue->bias;
-    const int32_t *old =
-        (const int32_t *)arguments->c + to->problem * arguments->stride_c + column * arguments->ldc + to->row;
-    int32_t *d =
-        (int32_t *)arguments->d + to->problem * arguments->stride_d + column * arguments->ldd + to->row;
-    uint32_t value[AT_ONCE][LANE_ROWS];
-#pragma unroll
-    for (int c = 0; c < AT_ONCE; ++c) {
-#pragma unroll
-        for (int r = 0; r < LANE_ROWS; ++r) {
-            value[c][r] = alpha * sum[c][r];
-        }
-    }
-    if (beta != 0) {
-#pragma unroll
-        for (int c = 0; c < AT_ONCE; ++c) {
-#pragma unroll
-            for (int r = 0; r < LANE_ROWS; ++r) {
-                if (c < columns && r < to->rows) {
-                    value[c][r] += beta * (uint32_t)old[c * arguments->ldc + 32 * r];
-                }
-            }
-        }
-    }
-    if (bias) {
-#pragma unroll
-        for (int c = 0; c < AT_ONCE; ++c) {
-#pragma unroll
-            for (int r = 0; r < LANE_ROWS; ++r) {
-                if (c < columns && r < to->rows) {
-                    int64_t at = bias_index(epilogue, to->problem, to->row + 32 * r, column + c);
-                    value[c][r] += (uint32_t)bias[at];
-                }
-            }
-        }
-    }
-    int32_t least = epilogue->activation == ACTIVATION_RELU ? 0 : INT32_MIN;
-#pragma unroll
-    for (int c = 0; c < AT_ONCE; ++c) {
-#pragma unroll
-        for (int r = 0; r < LANE_ROWS; ++r) {
-            if (c < columns && r < to->rows) {
-                d[c * arguments->ldd + 32 * r] = (int32_t)value[c][r] < least ? least : (int32_t)value[c][r];
-            }
-        }
-    }
-}
-#endif
-
-/* The lane's part of AT_ONCE columns of the slab to D, or to the partial sums. */
-static __device__ inline void store_columns(const gemm_arguments *arguments, const target *to,
-                                            const accumulator *from, int64_t column)
-{
-    int columns = count_inside(arguments->n - column, 1, AT_ONCE);
-    accumulator sum[AT_ONCE][LANE_ROWS];
-#pragma unroll
-    for (int c = 0; c < AT_ONCE; ++c) {
-#pragma unroll
-        for (int r = 0; r < LANE_ROWS; ++r) {
-            sum[c][r] = from[c * (WARP_M + PAD) + 32 * r];
-        }
-    }
-    if (to->partials) {
-#pragma unroll
-        for (int c = 0; c < AT_ONCE; ++c) {
-#pragma unroll
-            for (int r = 0; r < LANE_ROWS; ++r) {
-                if (c < columns && r < to->rows) {
-                    to->partials[(column + c) * arguments->m + to->row + 32 * r] = sum[c][r];
-                }
-            }
-        }
-        return;
-    }
-#if ELEMENT == ELEMENT_S8
-    if (arguments->epilogue.result_type == ELEMENT_S32) {
-        finish_columns_s32(arguments, to, sum, column, columns);
-        return;
-    }
-#endif
-    finish_columns(arguments, to, sum, column, columns);
-}
-
-/* The warp's tile, which begins at row and column of the block's, to D. */
-static __device__ inline void store_tile(const gemm_arguments *arguments, const block_share *share,
-                                         slab *between, accumulator sum[ROWS][COLUMNS][4], int row,
-                                         int column)
-{
-    int lane = (int)threadIdx.x % 32;
-    target to = begin_target(arguments, share, row + lane);
-#pragma unroll
-    for (int first = 0; first < ROWS; first += SLAB) {
-        __syncwarp();
-#pragma unroll
-        for (int i = first; i < first + SLAB; ++i) {
-            write_row(between, sum[i], i, 16 * first);
-        }
-        __syncwarp();
-#pragma unroll 1
-        for (int i = 0; i < 16 * SLAB; i += AT_ONCE) {
-            store_columns(arguments, &to, &between->columns[i][lane],
-                          share->column + column + 16 * first + i);
         }
     }
 }

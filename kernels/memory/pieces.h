@@ -11,6 +11,8 @@
 #ifndef CARAT_MEMORY_PIECES_H
 #define CARAT_MEMORY_PIECES_H
 
+#include "shift_words.h"
+
 #if ELEMENT_BYTES == 1
 typedef uint8_t unit;
 #elif ELEMENT_BYTES == 2
@@ -107,29 +109,12 @@ static __device__ inline pack gather_pack(const unsigned char *from, int32_t val
     return gathered;
 }
 
-/* The 16 bytes that begin `offset` bytes into the first of two packs, by halves of what is left to go. */
+/* The 16 bytes that begin `offset` bytes into the first of two packs. */
 static __device__ __forceinline__ pack shift_packs(uint4 low, uint4 high, int offset)
 {
     uint32_t words[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
-#pragma unroll
-    for (int w = 0; w < 6; ++w) {
-        words[w] = offset & 8 ? words[w + 2] : words[w];
-    }
-#if ELEMENT_BYTES < 8
-#pragma unroll
-    for (int w = 0; w < 5; ++w) {
-        words[w] = offset & 4 ? words[w + 1] : words[w];
-    }
-#endif
     pack shifted;
-#pragma unroll
-    for (int w = 0; w < 4; ++w) {
-#if ELEMENT_BYTES < 4
-        shifted.word[w] = __byte_perm(words[w], words[w + 1], 0x3210 + 0x1111 * (unsigned)(offset % 4));
-#else
-        shifted.word[w] = words[w];
-#endif
-    }
+    shift_words(shifted.word, words, offset, ELEMENT_BYTES);
     return shifted;
 }
 
