@@ -617,13 +617,16 @@ static const char *row_of_batch(carat_type type, int64_t m, int64_t batch)
     return multiplying_row(&plan)->name;
 }
 
-/* Their rows fetch nothing ahead: that many of them are under way has to make up for it. */
+/*
+ * Their rows fetch nothing ahead: that many of them are under way has to make up for it. Where columns are off
+ * alignment they are best up to 32 x 32 alone.
+ */
 static void small_rows_are_for_batches(void **state)
 {
     (void)state;
     assert_string_equal(row_of_batch(CARAT_BF16, 32, 4096), "small_bf16_32x32");
     assert_string_equal(row_of_batch(CARAT_F16, 31, 4096), "small_f16_32x32");
-    assert_non_null(strstr(row_of_batch(CARAT_F16, 63, 1024), "small_f16"));
+    assert_string_equal(row_of_batch(CARAT_F16, 63, 1024), "skew_f16_64x64");
     assert_null(strstr(row_of_batch(CARAT_BF16, 1001, 1), "small"));
     assert_null(strstr(row_of_batch(CARAT_BF16, 1024, 1), "small"));
     assert_null(strstr(row_of_batch(CARAT_F16, 256, 64), "small"));

@@ -20,20 +20,21 @@
  *     along k      a line has K_BYTES of one row. A word is in two neighbours of shared memory, which are shifted
  *     across       a line has one k of all rows. A word is put together of as many lines as it has elements
  *
- * So the long side's words are read, which one warp alone wants. The short side's all warps want: it is straightened first,
- * 16 bytes at a time, into a tile that ldmatrix reads, once for the block. (Not where that cannot help: words of f32 need no
+ * So the long side's words are read, which one warp wants, or two. The short side's more of them want: it is straightened
+ * first, 16 bytes at a time, into a tile that ldmatrix reads, once for the block. (Not where that cannot help: words of f32 need no
  * shift, and bytes across k no instruction turns.)
  *
- * Lines are an odd number of pieces apart, so that the words that lanes read together lie in different banks as far as the
- * lines are off alike. Every eighth row (fourth of f32, sixteenth of s8) is off by the same, whatever the leading dimension is:
- * so a thread, which copies pieces and reads octets so far apart, has but one shift to know, and every tile along k the same.
+ * Lines are so far apart in shared memory that the words which lanes read together lie in different banks, as far as the
+ * lines are off alike: an odd number of pieces, or of pairs of them for f32 across k. (Only bytes across k meet, two by two.) Every
+ * eighth line is off alike (every fourth of f32, every sixteenth of s8), whatever the leading dimension is: so a thread, which
+ * copies lines so far apart, has but one shift to know, or two for octets of s8, and every tile along k the same.
  *
  * Nothing beyond a row's end is read, since copies fill up with zeros from there: so k needs no care at its end either.
  * Before an operand's first element neither: the piece in which it lies is copied element by element.
  *
  * What limits it is memory where D is short, and else shared memory.
  *
- * Needs: sm_80; any shape, layout and alignment.
+ * Needs: sm_80; any shape and layout, bases at whole elements.
  */
 #include "kernel.h"
 
@@ -49,7 +50,7 @@ enum {
     STEP_K = 32 / SIZE, /* k of an instruction */
     STEPS = TILE_K / STEP_K,
     K_BYTES = TILE_K * SIZE,
-    PERIOD = PIECE / SIZE, /* lines so far apart are off by the same */
+    PERIOD = PIECE / SIZE, /* lines so far apart are off alike */
     WARPS_M = TILE_M / WARP_M,
     ROWS = WARP_N / 16,   /* instructions along n of a warp's tile */
     COLUMNS = WARP_M / 8, /* and along m */
@@ -62,7 +63,10 @@ enum {
 #include "mma_octets.h"
 #include "mma_store.h"
 
-/* Bytes from line to line in shared memory, of a tile that is `side` rows (columns) high; and of all of it, either way. */
+/*
+ * Bytes from line to line in shared memory, of a tile that is `side` rows (columns) high; and of all of it, either way. Of f32 across
+ * k four lines are read together, eight words of each: two pieces more put them into different banks.
+ */
 #define PITCH(side, along_k) ((along_k) ? K_BYTES + PIECE : (side)*SIZE + (SIZE == 4 ? 2 : 1) * PIECE)
 #define AREA(side) LARGER((side)*PITCH(side, 1), TILE_K *PITCH(side, 0))
 
@@ -109,25 +113,26 @@ static __device__ inline int within(int64_t number, int least, int most)
 typedef struct operand {
     const char *from;
     const char *begin;
-    int64_t pitch; /* bytes from line to line of memory */
+    uint64_t pitch; /* bytes from line to line of memory; with lines outside that may wrap around */
     int count;
 } operand;
 
 /* What line `line` of the operand's tile is off by, the same for every tile along k. */
 static __device__ inline int off_of_line(const operand *of, int line)
 {
-    return (int)((uintptr_t)(of->from + line * of->pitch) % PIECE);
+    return (int)((uintptr_t)(of->from + (uint64_t)line * of->pitch) % PIECE);
 }
 
 /*
- * What a thread copies of an operand's tiles: a piece of every so many lines, and one line's last. `reach` is how far a
- * line goes from where a piece begins: along k from the tile's end of k, which differs, else from its last row.
+ * What a thread copies of an operand's tiles: a piece of every so many lines, and one line's last. `reach` is how many bytes
+ * there are from where a piece begins to where its line ends: across k. Along k lines end with k, and the bytes of k that are left
+ * come on top of it, tile by tile.
  */
 typedef struct walk {
     const char *from;
     const char *last;
-    int64_t line_step; /* bytes from line to line of the thread, */
-    int64_t tile_step; /* and from tile to tile */
+    uint64_t line_step; /* bytes from line to line of the thread, */
+    uint64_t tile_step; /* and from tile to tile */
     int line;
     int reach;
     int last_reach;
@@ -137,6 +142,14 @@ typedef struct walk {
 #define PIECES(side, along_k) ((along_k) ? K_BYTES / PIECE : (side)*SIZE / PIECE)
 #define LINES(side, along_k) ((along_k) ? (side) : TILE_K)
 #define LINE_STEP(side, along_k) (THREADS_X / PIECES(side, along_k))
+
+#define COVERS(side, along_k)                                                                                \
+    (THREADS_X % PIECES(side, along_k) == 0 && LINES(side, along_k) % LINE_STEP(side, along_k) == 0 &&       \
+     LINE_STEP(side, along_k) % PERIOD == 0)
+
+static_assert(COVERS(TILE_M, 1) && COVERS(TILE_M, 0) && COVERS(TILE_N, 1) && COVERS(TILE_N, 0),
+              "threads copy all of a tile, each of lines that are off alike");
+static_assert(TILE_K % PERIOD == 0, "and alike in every tile");
 
 #define NOTHING (-(1 << 20)) /* of a line that is not off: it needs no last piece */
 
@@ -149,17 +162,20 @@ static __device__ __forceinline__ walk walk_of(const operand *of, int side, int 
     walk w;
     w.line = (int)threadIdx.x / pieces;
     off = off_of_line(of, w.line);
-    w.from = of->from + w.line * of->pitch - off + piece * PIECE;
+    w.from = of->from + (uint64_t)w.line * of->pitch - off + piece * PIECE;
     w.reach = off + all - piece * PIECE;
     w.line_step = LINE_STEP(side, along_k) * of->pitch;
     w.tile_step = along_k ? K_BYTES : TILE_K * of->pitch;
     off = off_of_line(of, (int)threadIdx.x);
-    w.last = of->from + (int)threadIdx.x * of->pitch - off + pieces * PIECE;
+    w.last = of->from + (uint64_t)threadIdx.x * of->pitch - off + pieces * PIECE;
     w.last_reach = off > 0 ? off + all - pieces * PIECE : NOTHING;
     return w;
 }
 
-/* A piece in which the operand begins: what belongs to it of the first `size` bytes, and zeros behind them. */
+/*
+ * A piece in which the operand begins: what belongs to it of the first `size` bytes, and zeros behind them. What is before
+ * stays what it was: it is shifted out.
+ */
 static __device__ inline void copy_singly(char *to, const char *from, const char *begin, int size)
 {
 #pragma unroll 1
@@ -169,6 +185,16 @@ static __device__ inline void copy_singly(char *to, const char *from, const char
             x = *(const element *)(from + at);
         }
         *(element *)(to + at) = x;
+    }
+}
+
+/* Lines across k begin and end within sectors that others want too, and come through the cache. */
+static __device__ __forceinline__ void copy_piece(char *to, const char *from, int size, int cached)
+{
+    if (cached) {
+        copy_async_16_cached(to, from, size);
+    } else {
+        copy_async_16(to, from, size);
     }
 }
 
@@ -185,17 +211,18 @@ static __device__ __forceinline__ void copy_tile(char *to, walk *w, const operan
     char *first = to + w->line * pitch + (int)threadIdx.x % pieces * PIECE;
 #pragma unroll
     for (int i = 0; i < LINES(side, along_k) / step; ++i) {
-        const char *from = w->from + i * w->line_step;
+        const char *from = w->from + (uint64_t)i * w->line_step;
         int here = w->line + i * step < lines ? size : 0;
-        if (i == 0 && from < of->begin) {
+        /* A thread's other lines are a piece further on at the least. */
+        if (i == 0 && here > 0 && from < of->begin) {
             copy_singly(first, from, of->begin, here);
         } else {
-            copy_async_16_cached(first + i * step * pitch, from, here);
+            copy_piece(first + i * step * pitch, from, here, !along_k);
         }
     }
     if (threadIdx.x < LINES(side, along_k)) {
         int here = (int)threadIdx.x < lines ? within(w->last_reach + more, 0, PIECE) : 0;
-        copy_async_16_cached(to + (int)threadIdx.x * pitch + pieces * PIECE, w->last, here);
+        copy_piece(to + (int)threadIdx.x * pitch + pieces * PIECE, w->last, here, !along_k);
     }
     w->from += w->tile_step;
     w->last += w->tile_step;
@@ -250,7 +277,7 @@ static __device__ __forceinline__ reader reader_of(const operand *of, int area, 
         for (int odd = 0; odd < 2; ++odd) {
             int off = off_of_line(of, first + group + 8 * odd);
             r.at[odd] = area + (first + group) * pitch + off / 4 * 4 + 4 * member;
-            r.shift = off % 4 * 8;
+            r.shift = off % 4 * 8; /* of both octets */
         }
     } else {
 #pragma unroll
@@ -397,7 +424,7 @@ static __device__ __forceinline__ void copy_tiles(stage *to, walks *next, const 
                                                   way a, way b)
 {
     if (to_copy > 0) {
-        int k_left = within(to_copy, 0, 2 * TILE_K);
+        int k_left = within(to_copy, 0, 2 * TILE_K); /* lines' last pieces go beyond the tile */
         copy_tile(to->a, &next->a, &of->a, k_left, TILE_M, a.along_k);
         copy_tile(to->b, &next->b, &of->b, k_left, TILE_N, b.along_k);
     }
@@ -467,7 +494,7 @@ static __device__ inline operand operand_of(const void *matrix, int64_t problem,
     operand of;
     of.begin = (const char *)matrix + problem * stride * SIZE;
     of.from = of.begin + (along_k ? first * ld + k : first + k * ld) * SIZE;
-    of.pitch = ld * SIZE;
+    of.pitch = (uint64_t)ld * SIZE;
     of.count = within(all - first, 0, side);
     return of;
 }

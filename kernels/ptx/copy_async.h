@@ -3,7 +3,7 @@
  * waited for in groups (PTX ISA, "Data Movement: Non-bulk copy"; sm_80 and up).
  *
  * Each copies `valid` bytes (0 up to the full width) and fills the rest with zeros; with valid
- * 0 the source is not read, but must still be an address that could be.
+ * 0 the source is not read, wherever it is.
  */
 #ifndef CARAT_PTX_COPY_ASYNC_H
 #define CARAT_PTX_COPY_ASYNC_H
