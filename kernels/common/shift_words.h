@@ -18,7 +18,7 @@ static __device__ __forceinline__ void shift_words(uint32_t shifted[4], uint32_t
     for (int w = 0; w < 6; ++w) {
         words[w] = offset & 8 ? words[w + 2] : words[w];
     }
-    if (unit < 8) {
+    if (unit != 8) {
 #pragma unroll
         for (int w = 0; w < 5; ++w) {
             words[w] = offset & 4 ? words[w + 1] : words[w];

@@ -83,7 +83,7 @@ typedef struct stage {
 
 typedef struct shared_memory {
     stage stages[STAGES];
-    __align__(128) char straight[SIZE < 4 ? SHORT_SIDE * K_BYTES : 16];
+    __align__(128) char straight[SIZE == 4 ? PIECE : SHORT_SIDE * K_BYTES];
 } shared_memory;
 
 static_assert(ELEMENT == ELEMENT_F16 || ELEMENT == ELEMENT_BF16 || ELEMENT == ELEMENT_F32 ||
@@ -474,8 +474,8 @@ static __device__ __forceinline__ void sum_either(accumulator sum[ROWS][COLUMNS]
                                                   const operands *of, int64_t length, int row, int column,
                                                   int a_along_k, int b_along_k, int shifts)
 {
-    way a = {a_along_k, SIZE < 4};
-    way b = {b_along_k, SIZE < 4};
+    way a = {a_along_k, SIZE != 4};
+    way b = {b_along_k, SIZE != 4};
     if (shifts || !(A_IS_SHORT ? b_along_k : a_along_k)) {
         sum_products(sum, shared, of, length, row, column, a, b);
     } else {
@@ -529,7 +529,7 @@ KERNEL __launch_bounds__(THREADS_X, MIN_BLOCKS) KERNEL_NAME(const gemm_arguments
 
     accumulator sum[ROWS][COLUMNS][4] = {{{0}}};
     const operand *wide = A_IS_SHORT ? &of.b : &of.a;
-    int shifts = SIZE < 4 && ((uintptr_t)wide->from | (uintptr_t)wide->pitch) % 4 != 0;
+    int shifts = SIZE != 4 && ((uintptr_t)wide->from | (uintptr_t)wide->pitch) % 4 != 0;
     if (a_along_k && b_along_k) {
         sum_either(sum, shared, &of, length, row, column, 1, 1, shifts);
     } else if (a_along_k) {
