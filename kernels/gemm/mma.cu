@@ -203,31 +203,6 @@ static __device__ inline void load_part(octets *to, const stage *from, reading a
     }
 }
 
-/*
- * Rounds two registers of one row (or column) along k. Reading along m or n leaves octets in registers that the
- * instruction does not take, so there rounding also moves them.
- */
-static __device__ inline void round_pair(uint32_t *first, uint32_t *second, int along_k)
-{
-#if ELEMENT == ELEMENT_F32
-    tf32_pair_from_f32(first, second, along_k);
-#endif
-}
-
-/* sum += row * column, one instruction. */
-static __device__ inline void multiply(accumulator sum[4], const uint32_t row[4], const uint32_t column[2])
-{
-#if ELEMENT == ELEMENT_F16
-    mma_f16_16x8x16(sum, row, column);
-#elif ELEMENT == ELEMENT_BF16
-    mma_bf16_16x8x16(sum, row, column);
-#elif ELEMENT == ELEMENT_F32
-    mma_tf32_16x8x8(sum, row, column);
-#else
-    mma_s8_16x8x32(sum, row, column);
-#endif
-}
-
 /* One row of instructions. Walking back and forth keeps one operand of neighbours the same. */
 static __device__ inline void multiply_row(accumulator sum[COLUMNS][4], octets *now, int row)
 {

@@ -1,6 +1,6 @@
 /*
- * mma_octets.h - how a shared tile lies whose rows begin at 16 bytes, and how octets are read out of it (see mma.cu): what mma.cu and
- * skew.cu share. SIZE, ROWS and COLUMNS are the kernel's.
+ * mma_octets.h - how a shared tile lies whose rows begin at 16 bytes, and how octets are read out of it and multiplied (see mma.cu): what
+ * mma.cu and skew.cu share. SIZE, ROWS and COLUMNS are the kernel's.
  */
 #ifndef CARAT_GEMM_MMA_OCTETS_H
 #define CARAT_GEMM_MMA_OCTETS_H
@@ -66,6 +66,31 @@ static __device__ inline void load_pair(uint32_t to[][4], const char *tile, int 
         to[2 * quad + 1][as_rows ? 2 * half : half] = four.z;
         to[2 * quad + 1][as_rows ? 2 * half + 1 : half + 2] = four.w;
     }
+}
+
+/*
+ * Rounds two registers of one row (or column) along k. Reading quads leaves octets in registers that the instruction does not take,
+ * so there rounding also moves them, and is not in place.
+ */
+static __device__ inline void round_pair(uint32_t *first, uint32_t *second, int in_place)
+{
+#if ELEMENT == ELEMENT_F32
+    tf32_pair_from_f32(first, second, in_place);
+#endif
+}
+
+/* sum += row * column, one instruction. */
+static __device__ inline void multiply(accumulator sum[4], const uint32_t row[4], const uint32_t column[2])
+{
+#if ELEMENT == ELEMENT_F16
+    mma_f16_16x8x16(sum, row, column);
+#elif ELEMENT == ELEMENT_BF16
+    mma_bf16_16x8x16(sum, row, column);
+#elif ELEMENT == ELEMENT_F32
+    mma_tf32_16x8x8(sum, row, column);
+#else
+    mma_s8_16x8x32(sum, row, column);
+#endif
 }
 
 #endif

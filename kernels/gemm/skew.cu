@@ -324,28 +324,6 @@ static __device__ __forceinline__ uint32_t read_word(const char *stage, const re
     return word;
 }
 
-/* Rounds two words of one row. */
-static __device__ inline void round_pair(uint32_t *first, uint32_t *second)
-{
-#if ELEMENT == ELEMENT_F32
-    tf32_pair_from_f32(first, second, 1);
-#endif
-}
-
-/* sum += row * column, one instruction. */
-static __device__ inline void multiply(accumulator sum[4], const uint32_t row[4], const uint32_t column[2])
-{
-#if ELEMENT == ELEMENT_F16
-    mma_f16_16x8x16(sum, row, column);
-#elif ELEMENT == ELEMENT_BF16
-    mma_bf16_16x8x16(sum, row, column);
-#elif ELEMENT == ELEMENT_F32
-    mma_tf32_16x8x8(sum, row, column);
-#else
-    mma_s8_16x8x32(sum, row, column);
-#endif
-}
-
 /* ---- Sums ----------------------------------------------------------------------------------- */
 
 /* Both operands. */
@@ -375,8 +353,8 @@ static __device__ __forceinline__ void read_octets(octets *to, const shared_memo
                 to->columns[pair][w] = read_word(stage, &at->a, 2 * pair + w / 2, step, w % 2, TILE_M, a);
             }
         }
-        round_pair(&to->columns[pair][0], &to->columns[pair][1]);
-        round_pair(&to->columns[pair][2], &to->columns[pair][3]);
+        round_pair(&to->columns[pair][0], &to->columns[pair][1], 1);
+        round_pair(&to->columns[pair][2], &to->columns[pair][3], 1);
     }
 #pragma unroll
     for (int i = 0; i < ROWS; ++i) {
@@ -389,8 +367,8 @@ static __device__ __forceinline__ void read_octets(octets *to, const shared_memo
                 to->rows[i][w] = read_word(stage, &at->b, 2 * i + w % 2, step, w / 2, TILE_N, b);
             }
         }
-        round_pair(&to->rows[i][0], &to->rows[i][2]);
-        round_pair(&to->rows[i][1], &to->rows[i][3]);
+        round_pair(&to->rows[i][0], &to->rows[i][2], 1);
+        round_pair(&to->rows[i][1], &to->rows[i][3], 1);
     }
 }
 
