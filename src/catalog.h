@@ -42,6 +42,7 @@ struct kernel {
     int turns;        /* 1: each consumer has tiles of its own, 64 rows, in turn with the others */
     int planes;       /* matrices whose sum an operand is, one behind the other; 0: it is one itself */
     int splits;  /* bf16 parts that the kernel makes of each f32 itself; 0: it multiplies what is there */
+    int slices;  /* of a tile along k, each multiplied by warps of its own; 0: warps have all of k */
     int rescues; /* 1: computes what rows with planes refuse, see verdict_arguments */
     int stream;  /* 1: clusters may share tiles' steps evenly, see tensor_gemm_arguments */
     int early; /* 1: waits by itself for the kernels before it, so that it may be launched before they end */

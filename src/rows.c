@@ -146,7 +146,7 @@ const struct kernel *find_row_of_planes(const struct device_traits *traits, int 
 
 bool kernel_is_thin(const struct kernel *kernel)
 {
-    return !kernel->tensor_maps && kernel->warp_m > 0 && kernel->splits == 0 &&
+    return !kernel->tensor_maps && kernel->warp_m > 0 && kernel->splits == 0 && kernel->slices == 0 &&
            (kernel->tile_m <= 16 || kernel->tile_n <= 16);
 }
 
@@ -160,7 +160,8 @@ bool kernel_is_dots(const struct kernel *kernel) { return kernel_is_thin(kernel)
 
 bool kernel_is_narrow(const struct kernel *kernel)
 {
-    return !kernel_is_direct(kernel) && kernel->splits == 0 && (kernel->tile_m <= 16 || kernel->tile_n <= 16);
+    return !kernel_is_direct(kernel) && kernel->splits == 0 && kernel->slices == 0 &&
+           (kernel->tile_m <= 16 || kernel->tile_n <= 16);
 }
 
 bool kernel_multiplies_by_warp(const struct kernel *kernel)
@@ -179,7 +180,8 @@ bool kernel_fetches_late(const struct kernel *kernel)
 
 bool kernel_stores_lines(const struct kernel *kernel)
 {
-    bool one_by_one = kernel->tensor_maps || kernel_is_thin(kernel) || kernel->splits > 0;
+    bool one_by_one =
+        kernel->tensor_maps || kernel_is_thin(kernel) || kernel->splits > 0 || kernel->slices > 0;
     return !one_by_one &&
            (kernel_multiplies_by_warp(kernel) ? kernel_fetches_late(kernel) : kernel->stages > 1);
 }
