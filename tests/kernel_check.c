@@ -324,7 +324,7 @@ struct extras {
 static void random_epilogue(carat_gemm_problem *p, struct random *random)
 {
     carat_type own = p->type_a == CARAT_S8 ? CARAT_S32 : p->type_a;
-    int64_t choice = random_between(random, 0, p->type_a == CARAT_S8 ? 2 : 1);
+    int64_t choice = p->type_a == CARAT_F64 ? 0 : random_between(random, 0, p->type_a == CARAT_S8 ? 2 : 1);
     p->type_cd = choice == 0 ? own : choice == 1 ? CARAT_F32 : CARAT_S8;
     carat_type scalar_type = carat_scalar_type(p->type_cd);
     int64_t most = scalar_type == CARAT_S32 ? CARAT_ACTIVATION_RELU : CARAT_ACTIVATION_SILU;
