@@ -332,23 +332,16 @@ static __device__ __forceinline__ void store_plain(const gemm_arguments *argumen
 {
     double alpha = scalar_f64(arguments->alpha);
     double beta = scalar_f64(arguments->beta);
+    const double *c =
+        (const double *)arguments->c + share->problem * arguments->stride_c + to->m + to->n * arguments->ldc;
     double *d =
         (double *)arguments->d + share->problem * arguments->stride_d + to->m + to->n * arguments->ldd;
+    int reads = beta != 0 ? to->count : 0; /* C may be NULL where it is not read */
     double addend[THREAD_ELEMENTS];
 #pragma unroll
     for (int i = 0; i < THREAD_ELEMENTS; ++i) {
-        addend[i] = -0.0;
-    }
-    if (beta != 0) { /* else C is not read, and may be NULL */
-        const double *c = (const double *)arguments->c + share->problem * arguments->stride_c + to->m +
-                          to->n * arguments->ldc;
-#pragma unroll
-        for (int i = 0; i < THREAD_ELEMENTS; ++i) {
-            if (i < to->count) {
-                addend[i] = beta * *c;
-            }
-            c += COLUMN_STEP * arguments->ldc;
-        }
+        addend[i] = i < reads ? beta * *c : -0.0;
+        c += COLUMN_STEP * arguments->ldc;
     }
 #pragma unroll
     for (int i = 0; i < THREAD_ELEMENTS; ++i) {
