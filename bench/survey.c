@@ -29,6 +29,7 @@ struct tuning_head survey_head(const struct place *place)
     struct tuning_head head = {
         .capability = info->compute_capability_major * 10 + info->compute_capability_minor,
         .multiprocessors = info->multiprocessors,
+        .memory = (int)lround(2e3 * info->memory_clock_khz * info->memory_bus_bits / 8 / 1e9),
         .driver = info->driver_version,
         .clock = info->core_clock_khz > 0 ? info->core_clock_khz / 1e3 : 1e3,
     };
@@ -248,12 +249,17 @@ static int compare_jobs(const void *x, const void *y)
 /* Whether a row multiplies only what another kernel has split, or what such rows have left alone. */
 static bool is_of_split(const struct kernel *kernel) { return kernel->planes > 0 || kernel->rescues; }
 
-static carat_status list_jobs(const struct device_traits *traits, const char *types, struct jobs *jobs,
+static carat_status list_jobs(const struct device_traits *traits, const char *types,
+                              const struct tuning_table *base, struct jobs *jobs,
                               struct survey_totals *totals)
 {
     for (int i = 0; i < carat_catalog_count; i++) {
         const struct kernel *kernel = &carat_catalog[i];
         if (!kernel_runs_on(kernel, traits)) {
+            continue;
+        }
+        if (base && tuning_knows(base, kernel)) {
+            totals->of_base++;
             continue;
         }
         if (kernel->operation == OPERATION_GEMM && has_type(types, kernel)) {
@@ -285,7 +291,7 @@ carat_status survey_visit(const struct device_traits *traits, const char *types,
 {
     struct survey_totals totals = {0};
     struct jobs jobs = {0};
-    carat_status status = list_jobs(traits, types, &jobs, &totals);
+    carat_status status = list_jobs(traits, types, NULL, &jobs, &totals);
     for (int i = 0; i < jobs.count && status == CARAT_OK; i++) {
         visitor(context, &jobs.items[i].line);
     }
@@ -521,7 +527,7 @@ carat_status survey(struct stage *stage, const struct survey_options *options,
     surveyor.traits.tuning = NULL;
     struct jobs jobs = {0};
     double begin = now_seconds();
-    carat_status status = list_jobs(&surveyor.traits, options->types, &jobs, totals);
+    carat_status status = list_jobs(&surveyor.traits, options->types, options->base, &jobs, totals);
     for (int i = 0; i < jobs.count && status == CARAT_OK; i++) {
         double seconds = now_seconds() - begin;
         if (seconds > options->seconds) {

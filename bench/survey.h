@@ -19,6 +19,8 @@ struct survey_options {
     double most_bytes;    /* of A, B and D */
     int64_t largest_side; /* 0: any */
     double slack; /* products that the model thinks take more than this times the best way are left out */
+    const struct tuning_table
+        *base; /* to which the table adds: rows that it knows are left out; NULL: to none */
 };
 
 /* Whole ways to do problems: drawn at random, or given. */
@@ -49,6 +51,7 @@ struct survey_totals {
     char why[300]; /* the first one did */
     int late;      /* for which there was no time */
     int of_split;  /* rows, not points: they multiply planes, or what a split refuses, and have no points */
+    int of_base;   /* rows, not points: the table to which this one adds knows them */
 };
 
 /* The head of the table of a device. */

@@ -157,15 +157,18 @@ static void print_head(const char *what, bool measured)
 }
 
 /* Whether times are of a table, measured nearby, or of the model alone. */
-static void print_grounds(const struct candidate *candidates, int count)
+static void print_grounds(const struct device_traits *traits, const struct candidate *candidates, int count)
 {
     int corrected = 0;
     for (int i = 0; i < count; i++) {
         corrected += candidates[i].corrected;
     }
     if (corrected > 0) {
-        printf("%d of %d kernels' times are corrected by a table of times measured on this device\n",
-               corrected, count);
+        const char *relative = tuning_relative(traits->tuning);
+        bool here = !relative || tuning_adds(traits->tuning);
+        printf("%d of %d kernels' times are corrected by a table of times measured on %s%s%s\n", corrected,
+               count, here ? "this device" : "the ", here && relative ? " and the " : "",
+               relative ? relative : "");
     }
 }
 
@@ -194,7 +197,7 @@ static void print_candidates(const struct place *place, const struct plan *plan,
             printf("%-30s %s\n", row->name, why);
         }
     }
-    print_grounds(candidates, count);
+    print_grounds(&place->device->traits, candidates, count);
 }
 
 /* All ways that the planner looks at. */

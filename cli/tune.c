@@ -45,20 +45,34 @@ static carat_status keep_line(void *context, const struct tuning_head *head, con
     return CARAT_OK;
 }
 
-/* The lines of a table of this device. */
-static carat_status read_lines(const char *path, const struct tuning_head *here, struct lines *lines)
+/* The lines of a table of this device, and its head in place of what this device's would be. */
+static carat_status read_lines(const char *path, struct tuning_head *head, struct lines *lines)
 {
     char *text;
     size_t length;
-    struct tuning_head head;
+    const struct tuning_head here = *head;
     CARAT_TRY(tuning_load(path, &text, &length));
-    carat_status status = tuning_read(path, text, length, keep_line, lines, &head);
+    carat_status status = tuning_read(path, text, length, keep_line, lines, head);
     free(text);
-    if (status == CARAT_OK && strcmp(head.device, here->device) != 0) {
-        status = fail(CARAT_INVALID_ARGUMENT, "%s is a table of %s, but this is %s", path, head.device,
-                      here->device);
+    if (status == CARAT_OK && strcmp(head->device, here.device) != 0) {
+        status = fail(CARAT_INVALID_ARGUMENT, "%s is a table of %s, but this is %s", path, head->device,
+                      here.device);
     }
     return status;
+}
+
+/* The library's table, to which a new one is to add. */
+static carat_status open_base(const struct device_traits *traits, struct tuning_head *head,
+                              struct tuning_table **base)
+{
+    CARAT_TRY(tuning_open_shipped(traits, base));
+    if (!*base) {
+        return fail(CARAT_INVALID_ARGUMENT,
+                    "there is nothing to add to: the library has no table for a device like %s",
+                    traits->name);
+    }
+    snprintf(head->over, sizeof(head->over), "%s", tuning_device(*base));
+    return CARAT_OK;
 }
 
 /* "NVIDIA H200" as "nvidia-h200.txt". */
@@ -90,6 +104,9 @@ static void print_totals(const char *path, const struct survey_totals *totals)
         }
     }
     printf("\n");
+    if (totals->of_base > 0) {
+        printf("rows that the table knows to which this one adds: %d\n", totals->of_base);
+    }
     if (totals->of_split > 0) {
         printf("rows that multiply split operands, which have no points of their own: %d\n",
                totals->of_split);
@@ -127,7 +144,7 @@ static carat_status tune_ways_by(struct stage *stage, const struct ways_options 
     carat_status status = tuning_parse(&traits, path, text, length, &table);
     free(text);
     CARAT_TRY(status);
-    traits.tuning = table;
+    tuning_apply(table, &traits);
     status = shapes ? survey_shapes(stage, &traits, options, shapes, out, totals)
                     : survey_ways(stage, &traits, options, out, totals);
     tuning_close(table);
@@ -157,15 +174,24 @@ static carat_status tune_all_ways(struct stage *stage, const struct ways_options
     return CARAT_OK;
 }
 
-static carat_status tune(struct stage *stage, const struct survey_options *options, struct ways_options *ways,
-                         const struct shapes *shapes, const char *path, bool resume)
+/* What is done with a table that is there, or to be: begun anew, gone on with, or begun as one that adds to the library's. */
+enum beginning { BEGIN_ANEW, RESUME, ADD };
+
+static carat_status tune(struct stage *stage, struct survey_options *options, struct ways_options *ways,
+                         const struct shapes *shapes, const char *path, enum beginning beginning)
 {
     CARAT_TRY(tune_has_ways(stage)); /* before a table that is there is written over */
     struct tuning_head head = survey_head(&stage->place);
+    struct tuning_table *base = NULL;
     struct lines lines = {0};
     struct survey_totals totals = {0};
-    char text[400];
+    char text[600];
+    bool resume = beginning == RESUME;
     carat_status status = resume ? read_lines(path, &head, &lines) : CARAT_OK;
+    if (status == CARAT_OK && (beginning == ADD || head.over[0])) {
+        status = open_base(&stage->place.device->traits, &head, &base);
+    }
+    options->base = base;
     FILE *out = status == CARAT_OK ? fopen(path, resume ? "a" : "w") : NULL;
     if (status == CARAT_OK && !out) {
         status = fail(CARAT_INVALID_ARGUMENT, "cannot write %s", path);
@@ -191,6 +217,7 @@ static carat_status tune(struct stage *stage, const struct survey_options *optio
         status = fail(CARAT_INVALID_ARGUMENT, "cannot write %s", path);
     }
     free(lines.items);
+    tuning_close(base);
     return status;
 }
 
@@ -213,6 +240,7 @@ int command_tune(int argc, char **argv)
     int64_t seed = 1;
     int64_t largest = 0;
     bool resume = false;
+    bool add = false;
     const struct option options[] = {
         {.name = "--minutes",
          .kind = OPTION_AMOUNT,
@@ -244,6 +272,11 @@ int command_tune(int argc, char **argv)
          .kind = OPTION_FLAG,
          .target = &resume,
          .help = "go on with a table: measure what it lacks"},
+        {.name = "--add",
+         .kind = OPTION_FLAG,
+         .target = &add,
+         .help = "begin a table that adds to the library's own for this device, or for one much\n"
+                 "like it: measure what that lacks"},
         {.name = "--largest",
          .kind = OPTION_COUNT,
          .target = &largest,
@@ -271,6 +304,7 @@ int command_tune(int argc, char **argv)
                  "of each.\n\n"
                  "  carat tune --out here.txt\n"
                  "  carat tune --out here.txt --resume --minutes 0 --ways 0 bench/shapes/llm.txt\n"
+                 "  carat tune --out mine.txt --add --ways 0 my-shapes.txt\n"
                  "  CARAT_TUNING=here.txt carat bench --random 200 --every-row",
     };
     const char *paths[MOST_FILES];
@@ -288,6 +322,10 @@ int command_tune(int argc, char **argv)
     if (!are_types(types, word, sizeof(word))) {
         return usage_error(argv[0], "--type has '%s', which is no element type", word);
     }
+    if (resume && add) {
+        return usage_error(argv[0],
+                           "--resume and --add are given, but a table that is there adds or does not");
+    }
     if (minutes + seconds == 0 && path_count == 0) {
         return usage_error(
             argv[0], "--minutes is %g and --ways is %g, but there must be time for one of them, or shapes",
@@ -301,7 +339,7 @@ int command_tune(int argc, char **argv)
     }
     char own_path[300];
     default_path(stage.place.info.name, own_path, sizeof(own_path));
-    const struct survey_options how = {
+    struct survey_options how = {
         .seconds = 60 * minutes,
         .types = types,
         .most_seconds = 4e-3,
@@ -318,7 +356,8 @@ int command_tune(int argc, char **argv)
         .largest_side = largest,
     };
     exit_code = EXIT_OK;
-    if (tune(&stage, &how, &ways, &shapes, path ? path : own_path, resume) != CARAT_OK) {
+    enum beginning beginning = resume ? RESUME : add ? ADD : BEGIN_ANEW;
+    if (tune(&stage, &how, &ways, &shapes, path ? path : own_path, beginning) != CARAT_OK) {
         exit_code = command_failed(argv[0], "%s", carat_last_message());
     }
     stage_close(&stage);

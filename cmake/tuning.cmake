@@ -10,14 +10,27 @@ function(carat_tuning_tables file learn)
     set(assembly "")
     set(declarations "")
     set(entries "")
+    # A table may add to another one, which its line 'over' names by the device.
+    foreach(table IN LISTS tables)
+        file(STRINGS ${table} device REGEX "^device " LIMIT_COUNT 1)
+        get_filename_component(name ${table} NAME_WE)
+        string(REGEX REPLACE "^device +" "" device "${device}")
+        set("image_of_${device}" ${PROJECT_BINARY_DIR}/tuning/${name}.image)
+    endforeach()
     foreach(table IN LISTS tables)
         get_filename_component(name ${table} NAME_WE)
         set(image ${PROJECT_BINARY_DIR}/tuning/${name}.image)
+        set(base "")
+        file(STRINGS ${table} over REGEX "^over " LIMIT_COUNT 1)
+        if(over)
+            string(REGEX REPLACE "^over +" "" over "${over}")
+            set(base "${image_of_${over}}")
+        endif()
         add_custom_command(
             OUTPUT ${image}
             COMMAND ${CMAKE_COMMAND} -E make_directory ${PROJECT_BINARY_DIR}/tuning
-            COMMAND ${learn} ${table} ${image}
-            DEPENDS ${learn} ${table}
+            COMMAND ${learn} ${table} ${image} ${base}
+            DEPENDS ${learn} ${table} ${base}
             COMMENT "Learning from tuning/${name}.txt"
             VERBATIM)
         list(APPEND images ${image})

@@ -70,7 +70,7 @@ carat_status carat_context_create(carat_device_kind kind, int index, carat_conte
         device->functions->destroy(device);
         return status;
     }
-    device->traits.tuning = tuning;
+    tuning_apply(tuning, &device->traits);
     *created = (struct carat_context){.device = device, .plans = plans, .tuning = tuning};
     *context = created;
     return CARAT_OK;

@@ -27,6 +27,15 @@ static double pack_factor(const struct device_traits *traits, const struct kerne
     return traits->tuning ? tuning_factor(traits->tuning, pack, turned, point, NULL) : 1;
 }
 
+/* What a pack of both operands reads and writes. */
+static double packed_bytes(const struct problem *p, const struct candidate *candidate)
+{
+    const struct problem *to = &candidate->product;
+    double a = packed_traffic(problem_extent_a(to), carat_type_size(p->type_a), to->trans_a != p->trans_a);
+    double b = packed_traffic(problem_extent_b(to), carat_type_size(p->type_b), to->trans_b != p->trans_b);
+    return (candidate->packs_a ? a : 0) + (candidate->packs_b ? b : 0);
+}
+
 /* A launch of its own. */
 static double packing_cycles(const struct device_traits *traits, const struct problem *p,
                              const struct candidate *candidate)
@@ -59,22 +68,71 @@ double pack_alone_cycles(const struct device_traits *traits, const struct tuning
     return KERNEL_CYCLES + memory_cycles(traits, bytes);
 }
 
-/* The splits of all panels, and the launches behind their products that find nothing to do. */
-static double splitting_cycles(const struct device_traits *traits, const struct candidate *candidate)
+static double panels_of(const struct candidate *candidate)
+{
+    return candidate->rescue ? (double)candidate->panels_m * (double)candidate->panels_n : 1;
+}
+
+/* What the splits of all panels read and write. */
+static double split_bytes(const struct candidate *candidate)
 {
     const struct problem *to = &candidate->product;
-    double panels = (double)candidate->panels_m * (double)candidate->panels_n;
+    double panels = panels_of(candidate);
     double times_a = keeps_planes_of_a(to) ? (double)candidate->panels_m : panels;
     double elements =
         times_a * extent_elements(problem_extent_a(to)) + panels * extent_elements(problem_extent_b(to));
-    double bytes = elements * (4 + 2 * to->planes);
-    return panels * (candidate->safe ? 4 : 2) * KERNEL_CYCLES + memory_cycles(traits, bytes);
+    return elements * (4 + 2 * to->planes);
+}
+
+/* The splits of all panels, and the launches behind their products that find nothing to do. */
+static double splitting_cycles(const struct device_traits *traits, const struct candidate *candidate)
+{
+    return panels_of(candidate) * (candidate->safe ? 4 : 2) * KERNEL_CYCLES +
+           memory_cycles(traits, split_bytes(candidate));
 }
 
 double reduce_cycles(const struct device_traits *traits, double partials, double results)
 {
     return KERNEL_CYCLES + memory_cycles(traits, partials + results);
 }
+
+static double result_bytes(const struct problem *p)
+{
+    return extent_elements(problem_extent_d(p)) * (double)carat_type_size(p->type_cd);
+}
+
+/* ---- Another memory ---- */
+
+/* What all steps of a way read and write at least. */
+static double moved_bytes(const struct problem *p, const struct candidate *candidate)
+{
+    double before = candidate->rescue ? split_bytes(candidate)
+                    : candidate->pack ? packed_bytes(p, candidate)
+                                      : 0;
+    double behind = candidate->bare ? (double)candidate->partial_bytes + result_bytes(p) : 0;
+    return before + panels_of(candidate) * product_bytes(candidate) + behind;
+}
+
+/*
+ * What a way takes longer than on the device whose times it was foreseen by, since the memory here is slower, or less. As if
+ * nothing else ran while memory is waited for: so ways that wait for memory keep their order, whatever else the model knows
+ * of them, and of long products it is too little to matter.
+ */
+static double memory_difference(const struct search *search, const struct candidate *candidate)
+{
+    double share = search->traits->memory_share;
+    return share > 0 && share != 1
+               ? (1 / share - 1) * memory_cycles(search->traits, moved_bytes(search->problem, candidate))
+               : 0;
+}
+
+/* How much of what was foreseen a faster memory leaves at least. */
+static double least_left(const struct device_traits *traits)
+{
+    return traits->memory_share > 1 ? 1 / traits->memory_share : 1;
+}
+
+/* ---- All of it ---- */
 
 double candidate_cycles(const struct search *search, struct candidate *candidate)
 {
@@ -89,15 +147,18 @@ double candidate_cycles(const struct search *search, struct candidate *candidate
         cycles = shared_factor(traits, candidate) * cycles + hand_over_cycles(traits, candidate);
     }
     if (candidate->bare) {
-        double results = extent_elements(problem_extent_d(p)) * (double)carat_type_size(p->type_cd);
-        double reduce = reduce_cycles(traits, (double)candidate->partial_bytes, results);
+        double reduce = reduce_cycles(traits, (double)candidate->partial_bytes, result_bytes(p));
         cycles += traits->tuning ? corrected_reduce(traits, p, search->reduce, candidate, reduce) : reduce;
     }
     if (candidate->rescue) {
-        double panels = (double)candidate->panels_m * (double)candidate->panels_n;
-        cycles = panels * cycles + splitting_cycles(traits, candidate);
+        cycles = panels_of(candidate) * cycles + splitting_cycles(traits, candidate);
     } else if (candidate->pack) {
         cycles += packing_cycles(traits, p, candidate);
     }
-    return cycles * way_factor(search->near, candidate, cycles, search_cutoff(search, candidate));
+    double cutoff = search_cutoff(search, candidate);
+    double least = least_left(traits);
+    candidate->memory_cycles = memory_difference(search, candidate);
+    cycles *=
+        way_factor(search->near, candidate, cycles, fmin(cutoff - candidate->memory_cycles, cutoff / least));
+    return fmax(cycles + candidate->memory_cycles, cycles * least);
 }

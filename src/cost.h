@@ -20,6 +20,9 @@ double odd_store_cycles(const struct device_traits *traits, const struct candida
 /* Every byte has to come from memory or go there once, shared between the multiprocessors. */
 double memory_cycles(const struct device_traits *traits, double bytes);
 
+/* What the product's kernel reads and writes at least. */
+double product_bytes(const struct candidate *candidate);
+
 /* Steps of k of one tile. */
 int64_t candidate_steps(const struct candidate *candidate);
 

@@ -52,8 +52,9 @@
 
 /*
  * Bytes a cycle and multiprocessor: to and from memory, from it where nothing else is to do, from the
- * second-level cache, and from that by the copy engine.
+ * second-level cache, and from that by the copy engine; and what the driver of that device promises of its memory.
  */
+#define PROMISED_RATE 18.81
 #define MEMORY_RATE 16.0
 #define READ_RATE 18.5
 #define WRITE_RATE 10.5 /* to memory, where nothing else is to do */
@@ -117,6 +118,12 @@
 double memory_cycles(const struct device_traits *traits, double bytes)
 {
     return bytes / (MEMORY_RATE * traits->multiprocessors);
+}
+
+double memory_share_of(double gigabytes, double clock, int multiprocessors)
+{
+    bool known = gigabytes > 0 && clock > 0 && multiprocessors > 0;
+    return known ? gigabytes * 1e9 / (clock * 1e6 * multiprocessors) / PROMISED_RATE : 0;
 }
 
 /* ---- Fetching ---- */
@@ -369,14 +376,31 @@ static double memory_cycles_in_waves(const struct device_traits *traits, const s
     return memory * (1 - (double)last / (double)tiles) + fetch_cycles(kernel, &candidate->product) * k;
 }
 
+/* Bytes that the product's kernel reads at least, and that it writes. */
+static double bytes_read(const struct problem *to)
+{
+    return (extent_elements(problem_extent_a(to)) + extent_elements(problem_extent_b(to))) *
+           (double)carat_type_size(to->type_a);
+}
+
+static double bytes_written(const struct candidate *candidate)
+{
+    const struct problem *to = &candidate->product;
+    double results = extent_elements(problem_extent_d(to)) * (double)carat_type_size(to->type_cd);
+    return candidate->bare ? (double)candidate->partial_bytes : results;
+}
+
+double product_bytes(const struct candidate *candidate)
+{
+    return bytes_read(&candidate->product) + bytes_written(candidate);
+}
+
 /* The product's own kernel; by_engine: as if the copy engine could store D. */
 static double kernel_cycles(const struct device_traits *traits, const struct candidate *candidate,
                             bool by_engine)
 {
     const struct problem *to = &candidate->product;
-    double inputs = (extent_elements(problem_extent_a(to)) + extent_elements(problem_extent_b(to))) *
-                    (double)carat_type_size(to->type_a);
-    double results = extent_elements(problem_extent_d(to)) * (double)carat_type_size(to->type_cd);
+    double inputs = bytes_read(to);
     if (kernel_is_thin(candidate->kernel)) {
         /* Of the thin operand each block has a piece, which is not read as well: where it is long, twice. */
         struct extent thin = candidate->kernel->swapped ? problem_extent_a(to) : problem_extent_b(to);
@@ -387,7 +411,7 @@ static double kernel_cycles(const struct device_traits *traits, const struct can
         double busy = fit > 1 ? ALONE + (1 - ALONE) * resident / fit : 1;
         inputs *= MEMORY_RATE / (READ_RATE * rate_of(candidate->kernel) * busy);
     }
-    double outputs = candidate->bare ? (double)candidate->partial_bytes : results;
+    double outputs = bytes_written(candidate);
     double written = outputs / (WRITE_RATE * traits->multiprocessors);
     double memory = fmax(memory_cycles(traits, inputs + outputs), written);
     return fmax(product_cycles(traits, candidate, by_engine),

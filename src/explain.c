@@ -79,12 +79,21 @@ void explain_plan(const struct search *search, struct plan *plan)
         snprintf(sums, sizeof(sums), ", the first %" PRId64 " shared evenly by all multiprocessors",
                  best->stream_tiles * kernel_cluster_blocks(kernel));
     }
+    const struct tuning_table *table = search->traits->tuning; /* NULL where who has timed it had another */
+    const char *relative = best->corrected && table ? tuning_relative(table) : NULL;
+    char times[100] = "";
+    if (relative) {
+        snprintf(times, sizeof(times), " by %s of the %.60s",
+                 tuning_adds(table) ? "measured times and those" : "times", relative);
+    } else if (best->corrected) {
+        snprintf(times, sizeof(times), " by measured times");
+    }
     snprintf(plan->explanation, sizeof(plan->explanation),
              "%s: tiles of %dx%dx%d%s, %" PRId64 " blocks on %d multiprocessors in %.1f waves, "
              "%.0f%% of the unit's peak predicted%s%s",
              kernel->name, kernel->tile_m, kernel->tile_n, kernel->tile_k, sums, best->blocks,
-             search->traits->multiprocessors, (double)best->blocks / slots, 100 * ideal / best->cycles,
-             best->corrected ? " by measured times" : "", packed);
+             search->traits->multiprocessors, (double)best->blocks / slots, 100 * ideal / best->cycles, times,
+             packed);
 }
 
 carat_status explain_refusal(const struct search *search)

@@ -53,7 +53,7 @@ struct plan {
     int64_t
         stream_tiles; /* of the product's kernel, see tensor_gemm_arguments; 0: every cluster has its own */
     size_t workspace_bytes;
-    char explanation[640];
+    char explanation[720];
 };
 
 /* What a planner must know of a device. */
@@ -61,10 +61,18 @@ struct device_traits {
     carat_device_kind kind;
     int compute_capability; /* major * 10 + minor */
     int multiprocessors;
-    int shared_bytes;                  /* the most that a block may ask for; 0 where nothing is known */
-    const char *name;                  /* of the chip, as its driver calls it; NULL for a CPU */
-    const struct tuning_table *tuning; /* measured corrections; NULL: none */
+    int shared_bytes;       /* the most that a block may ask for; 0 where nothing is known */
+    double memory_promised; /* by its driver, see memory_share_of() */
+    double memory_share; /* of what times and model are of: what a memory gives; 0: as much, or not known */
+    const char *name;    /* of the chip, as its driver calls it; NULL for a CPU */
+    const struct tuning_table *tuning; /* measured corrections, see tuning_apply(); NULL: none */
 };
+
+/*
+ * What a memory of so many GB/s gives a multiprocessor in a cycle, clock being in MHz, over what that is on the device which
+ * the model was fitted on; 0 where one of the numbers is not known.
+ */
+double memory_share_of(double gigabytes, double clock, int multiprocessors);
 
 /* Whether A's planes outlast a panel: those of two make room for the safe product's. */
 bool keeps_planes_of_a(const struct problem *product);
@@ -142,9 +150,10 @@ struct candidate {
     int64_t packed_bytes;  /* with the verdicts and what is spoiled */
     int64_t partial_bytes; /* bare sums, or what clusters hand to each other */
     double cycles;         /* of the whole, by the model */
-    bool corrected;        /* by a table that knows the row */
-    bool surveyed;         /* the table knows the row's times, by itself or of this very problem */
-    bool timed;            /* this way itself, of this very problem */
+    double memory_cycles; /* of them, what another memory than that of the device whose times they are adds */
+    bool corrected;       /* by a table that knows the row */
+    bool surveyed;        /* the table knows the row's times, by itself or of this very problem */
+    bool timed;           /* this way itself, of this very problem */
 };
 
 /*

@@ -48,12 +48,18 @@ struct tuning_table {
     const float (*values)[MOST_POINTS]; /* logarithms of factors at the knots of each grid */
     void *memory;                       /* in which both are; NULL: they lie in an image */
     struct ways *ways;                  /* what whole ways say; NULL: nothing */
+    const char *device;                 /* of which it is in the library, or that to which it adds; NULL */
+    const char *relative;               /* the same, where it is another one than this; NULL */
+    double memory_share;                /* as in device_traits: of that whose memory is in its times */
+    bool adds;                          /* times of this device to that one's */
 };
 
 /* What is learned of a text. */
 struct learning {
     struct device_traits traits; /* without a table */
-    struct lesson **lessons;     /* TUNING_VARIANTS a row; NULL: nothing measured */
+    struct tuning_table *base;   /* to which it adds; NULL: to none */
+    bool base_at_its_word;
+    struct lesson **lessons; /* TUNING_VARIANTS a row; NULL: nothing measured */
     struct tuning_line
         *whole; /* the lines of whole ways, which wait for the grids, by which they are foreseen */
     int whole_count;
@@ -226,6 +232,146 @@ double tuning_factor(const struct tuning_table *table, const struct kernel *kern
     return exp(sum);
 }
 
+void tuning_close(struct tuning_table *table)
+{
+    if (table) {
+        free(table->memory);
+        ways_close(table->ways);
+    }
+    free(table);
+}
+
+/* ---- Images ---- */
+
+/* What an image begins with; the grids' numbers and values follow, and what the ways say. */
+struct image_head {
+    char device[128];
+    char over[128]; /* another device, to whose table it added; "": none */
+    int32_t capability;
+    int32_t multiprocessors;
+    int32_t slots;
+    int32_t grids;
+    int32_t has_ways;
+    float memory_promised; /* of this device, as in device_traits */
+    float
+        memory_share; /* the same, of the device whose memory is in the times: that other one's, or this one's */
+};
+
+static int grid_count(const struct tuning_table *table)
+{
+    int count = 0;
+    for (int slot = 0; slot < grid_slots(); slot++) {
+        count += table->grids[slot] >= 0;
+    }
+    return count;
+}
+
+bool tuning_write_image(const struct tuning_table *table, const struct device_traits *traits, FILE *file)
+{
+    struct image_head head = {.capability = traits->compute_capability,
+                              .multiprocessors = traits->multiprocessors,
+                              .slots = grid_slots(),
+                              .grids = grid_count(table),
+                              .has_ways = table->ways != NULL,
+                              .memory_promised = (float)traits->memory_promised,
+                              .memory_share =
+                                  (float)(table->relative ? table->memory_share : traits->memory_promised)};
+    snprintf(head.device, sizeof(head.device), "%s", traits->name);
+    snprintf(head.over, sizeof(head.over), "%s", table->relative ? table->relative : "");
+    return fwrite(&head, sizeof(head), 1, file) == 1 &&
+           fwrite(table->grids, sizeof(*table->grids), (size_t)head.slots, file) == (size_t)head.slots &&
+           fwrite(table->values, sizeof(*table->values), (size_t)head.grids, file) == (size_t)head.grids &&
+           (!table->ways || ways_write(table->ways, file));
+}
+
+/*
+ * How near the device of an image is to another one. What a kernel takes in cycles is much the same on all chips of a
+ * compute capability: an H100 has the multiprocessors of an H200, and a slower memory, which the model knows of. With
+ * another number of them waves are others, so what was timed of a very problem is not taken at its word there; and with far fewer,
+ * as in a part of a device, nothing is known.
+ */
+enum kinship { STRANGERS, SAME_KIND, SAME_SIZE, SAME_DEVICE };
+enum { MOST_TIMES_AS_MANY = 2 };
+
+static enum kinship kinship_of(const struct image_head *head, const struct device_traits *traits)
+{
+    int here = traits->multiprocessors;
+    int there = head->multiprocessors;
+    if (head->slots != grid_slots() || head->capability != traits->compute_capability ||
+        here > MOST_TIMES_AS_MANY * there || there > MOST_TIMES_AS_MANY * here) {
+        return STRANGERS;
+    }
+    if (here != there) {
+        return SAME_KIND;
+    }
+    return strcmp(head->device, traits->name) == 0 ? SAME_DEVICE : SAME_SIZE;
+}
+
+/* How far apart their memories are; one of which nothing is known is taken for that which the model was fitted on. */
+static double memory_distance(const struct image_head *head, const struct device_traits *traits)
+{
+    double here = traits->memory_promised > 0 ? traits->memory_promised : 1;
+    double there = head->memory_promised > 0 ? (double)head->memory_promised : 1;
+    return fabs(log(here / there));
+}
+
+/* Of an image that stays where it is. */
+static carat_status table_of_image(const unsigned char *image, enum kinship kinship,
+                                   struct tuning_table **table)
+{
+    const struct image_head *head = (const struct image_head *)image;
+    struct tuning_table *made = calloc(1, sizeof(*made));
+    if (!made) {
+        return fail(CARAT_OUT_OF_HOST_MEMORY, "no memory for a tuning table");
+    }
+    made->grids = (const int32_t *)(head + 1);
+    made->values = (const float(*)[MOST_POINTS])(made->grids + head->slots);
+    if (head->has_ways) {
+        made->ways = ways_of_image((const unsigned char *)(made->values + head->grids));
+    }
+    if (head->has_ways && !made->ways) {
+        free(made);
+        return fail(CARAT_OUT_OF_HOST_MEMORY, "no memory for a tuning table");
+    }
+    if (made->ways && kinship == SAME_KIND) {
+        ways_take_no_word(made->ways);
+    }
+    made->device = head->device;
+    made->adds = kinship == SAME_DEVICE && head->over[0];
+    made->relative = kinship != SAME_DEVICE ? head->device : made->adds ? head->over : NULL;
+    made->memory_share = (double)head->memory_share;
+    *table = made;
+    return CARAT_OK;
+}
+
+/* The nearest image whose device has this name; NULL: of any. */
+static carat_status open_nearest(const struct device_traits *traits, const char *device,
+                                 enum kinship *kinship, struct tuning_table **table)
+{
+    const unsigned char *nearest = NULL;
+    double least = INFINITY;
+    *kinship = STRANGERS;
+    *table = NULL;
+    for (const unsigned char *const *image = carat_tunings; *image; image++) {
+        const struct image_head *head = (const struct image_head *)*image;
+        enum kinship here = kinship_of(head, traits);
+        double distance = memory_distance(head, traits);
+        bool is_nearer = here > *kinship || (here == *kinship && here != STRANGERS && distance < least);
+        if (is_nearer && (!device || strcmp(head->device, device) == 0)) {
+            nearest = *image;
+            *kinship = here;
+            least = distance;
+        }
+    }
+    return nearest ? table_of_image(nearest, *kinship, table) : CARAT_OK;
+}
+
+carat_status tuning_open_shipped(const struct device_traits *traits, struct tuning_table **table)
+{
+    enum kinship kinship;
+    return open_nearest(traits, NULL, &kinship, table);
+}
+
 /* ---- Learning from a text ---- */
 
 /* Whole ways wait for the grids, by which they are foreseen. */
@@ -244,6 +390,21 @@ static carat_status keep_whole(struct learning *learning, const struct tuning_li
     return CARAT_OK;
 }
 
+/* The table to which another one adds. */
+static carat_status open_base(struct learning *learning, const char *device)
+{
+    enum kinship kinship;
+    CARAT_TRY(open_nearest(&learning->traits, device, &kinship, &learning->base));
+    if (!learning->base) {
+        return fail(CARAT_INVALID_ARGUMENT,
+                    "the table adds to that of %s, but the library has none for a device like this one",
+                    device);
+    }
+    learning->base_at_its_word = kinship != SAME_KIND;
+    learning->is_empty = false;
+    return CARAT_OK;
+}
+
 /* Learns from a line, if its device and row are at hand. */
 static carat_status take_line(void *context, const struct tuning_head *head, const struct tuning_line *line)
 {
@@ -251,8 +412,15 @@ static carat_status take_line(void *context, const struct tuning_head *head, con
     if (!line->kernel || strcmp(head->device, learning->traits.name) != 0) {
         return CARAT_OK;
     }
+    if (head->over[0] && !learning->base) {
+        CARAT_TRY(open_base(learning, head->over));
+    }
     if (line->whole) {
         return keep_whole(learning, line);
+    }
+    /* What ways take is over what grids foresee, so of a row that the base knows its grids hold. */
+    if (learning->base && tuning_knows(learning->base, line->kernel)) {
+        return CARAT_OK;
     }
     double cycles;
     int variant;
@@ -264,12 +432,19 @@ static carat_status take_line(void *context, const struct tuning_head *head, con
     return learn(learning, line->kernel, variant, point, line->microseconds * head->clock / cycles);
 }
 
+/* The values of a slot of the table to which this one adds; NULL where it has none. */
+static const float *base_values(const struct learning *learning, int slot)
+{
+    const struct tuning_table *base = learning->base;
+    return base && base->grids[slot] >= 0 ? base->values[base->grids[slot]] : NULL;
+}
+
 /* Finishes all grids, and puts them into the table. */
 static carat_status keep_grids(const struct learning *learning, struct tuning_table *table)
 {
     int count = 0;
     for (int slot = 0; slot < grid_slots(); slot++) {
-        count += learning->lessons[slot] != NULL;
+        count += learning->lessons[slot] || base_values(learning, slot);
     }
     size_t slot_bytes = (size_t)grid_slots() * sizeof(int32_t);
     int32_t *grids = malloc(slot_bytes + (size_t)count * sizeof(*table->values) + 1);
@@ -280,10 +455,13 @@ static carat_status keep_grids(const struct learning *learning, struct tuning_ta
     count = 0;
     for (int slot = 0; slot < grid_slots(); slot++) {
         struct lesson *lesson = learning->lessons[slot];
-        grids[slot] = lesson ? count : -1;
+        const float *borrowed = base_values(learning, slot);
+        grids[slot] = lesson || borrowed ? count : -1;
         if (lesson) {
             finish(tuning_axes(carat_catalog[slot / TUNING_VARIANTS].operation), lesson);
-            memcpy(values[count++], lesson->values, sizeof(*values));
+        }
+        if (lesson || borrowed) {
+            memcpy(values[count++], lesson ? lesson->values : borrowed, sizeof(*values));
         }
     }
     table->memory = grids;
@@ -298,16 +476,24 @@ static bool same_shape(const struct tuning_line *x, const struct tuning_line *y)
            x->accuracy == y->accuracy && x->trans_a == y->trans_a && x->trans_b == y->trans_b;
 }
 
+/* How many times what is foreseen a way took in so many cycles, beside what another memory makes of it. */
+static double factor_of(const struct candidate *way, double cycles)
+{
+    const double least = 0.05;
+    return fmax(cycles - way->memory_cycles, least * cycles) / (way->cycles - way->memory_cycles);
+}
+
 /* Learns from the lines of whole ways what the model with the finished grids does not foresee. */
 static carat_status learn_ways(struct learning *learning, struct tuning_table *table, double clock)
 {
     struct device_traits traits = learning->traits;
     struct ways *ways = ways_open();
-    bool fits = ways != NULL;
+    const struct ways *borrowed = learning->base ? learning->base->ways : NULL;
+    bool fits = ways && (!borrowed || ways_borrow(ways, borrowed, learning->base_at_its_word));
     struct problem problem;
     struct way_finder finder;
     bool is_problem = false;
-    traits.tuning = table;
+    tuning_apply(table, &traits);
     for (int i = 0; i < learning->whole_count && fits; i++) {
         const struct tuning_line *line = &learning->whole[i];
         if (i == 0 || !same_shape(line, line - 1)) {
@@ -321,7 +507,7 @@ static carat_status learn_ways(struct learning *learning, struct tuning_table *t
         const struct way_place *place = is_problem ? way_find(&finder, line, &way) : NULL;
         if (place) {
             fits = ways_add(ways, line->kernel, place, line->parts, line->shares,
-                            line->microseconds * clock / way.cycles);
+                            factor_of(&way, line->microseconds * clock));
             learning->is_empty = false;
         }
     }
@@ -341,6 +527,7 @@ static void forget(struct learning *learning)
     }
     free(learning->lessons);
     free(learning->whole);
+    tuning_close(learning->base);
 }
 
 carat_status tuning_parse(const struct device_traits *traits, const char *name, const char *text,
@@ -355,10 +542,20 @@ carat_status tuning_parse(const struct device_traits *traits, const char *name, 
     carat_status status = made && learning.lessons
                               ? tuning_read(name, text, length, take_line, &learning, &head)
                               : fail(CARAT_OUT_OF_HOST_MEMORY, "no memory for a tuning table");
+    bool is_bare = status == CARAT_OK && !learning.base && strcmp(head.device, traits->name) == 0;
+    if (is_bare && head.over[0]) { /* there was no line that would have opened it */
+        status = open_base(&learning, head.over);
+    }
     if (status == CARAT_OK) {
         status = keep_grids(&learning, made);
     }
-    if (status == CARAT_OK && learning.whole_count > 0) {
+    if (status == CARAT_OK && learning.base) {
+        made->device = learning.base->device;
+        made->relative = learning.base->relative;
+        made->memory_share = learning.base->memory_share;
+        made->adds = true;
+    }
+    if (status == CARAT_OK && (learning.whole_count > 0 || learning.base)) {
         status = learn_ways(&learning, made, head.clock);
     }
     bool is_empty = learning.is_empty;
@@ -371,78 +568,15 @@ carat_status tuning_parse(const struct device_traits *traits, const char *name, 
     return CARAT_OK;
 }
 
-/* ---- Images ---- */
-
-/* What an image begins with; the grids' numbers and values follow, and what the ways say. */
-struct image_head {
-    char device[128];
-    int32_t capability;
-    int32_t multiprocessors;
-    int32_t slots;
-    int32_t grids;
-    int32_t has_ways;
-};
-
-static int grid_count(const struct tuning_table *table)
-{
-    int count = 0;
-    for (int slot = 0; slot < grid_slots(); slot++) {
-        count += table->grids[slot] >= 0;
-    }
-    return count;
-}
-
-bool tuning_write_image(const struct tuning_table *table, const struct device_traits *traits, FILE *file)
-{
-    struct image_head head = {.capability = traits->compute_capability,
-                              .multiprocessors = traits->multiprocessors,
-                              .slots = grid_slots(),
-                              .grids = grid_count(table),
-                              .has_ways = table->ways != NULL};
-    snprintf(head.device, sizeof(head.device), "%s", traits->name);
-    return fwrite(&head, sizeof(head), 1, file) == 1 &&
-           fwrite(table->grids, sizeof(*table->grids), (size_t)head.slots, file) == (size_t)head.slots &&
-           fwrite(table->values, sizeof(*table->values), (size_t)head.grids, file) == (size_t)head.grids &&
-           (!table->ways || ways_write(table->ways, file));
-}
-
-/* Whether an image was made for a device, and by a build with the same rows. */
-static bool is_image_for(const struct image_head *head, const struct device_traits *traits)
-{
-    return strcmp(head->device, traits->name) == 0 && head->capability == traits->compute_capability &&
-           head->multiprocessors == traits->multiprocessors && head->slots == grid_slots();
-}
-
-/* Of an image that stays where it is. */
-static carat_status table_of_image(const unsigned char *image, struct tuning_table **table)
-{
-    const struct image_head *head = (const struct image_head *)image;
-    struct tuning_table *made = calloc(1, sizeof(*made));
-    if (!made) {
-        return fail(CARAT_OUT_OF_HOST_MEMORY, "no memory for a tuning table");
-    }
-    made->grids = (const int32_t *)(head + 1);
-    made->values = (const float(*)[MOST_POINTS])(made->grids + head->slots);
-    if (head->has_ways) {
-        made->ways = ways_of_image((const unsigned char *)(made->values + head->grids));
-    }
-    if (head->has_ways && !made->ways) {
-        free(made);
-        return fail(CARAT_OUT_OF_HOST_MEMORY, "no memory for a tuning table");
-    }
-    *table = made;
-    return CARAT_OK;
-}
-
 /* ---- Tables ---- */
 
-void tuning_close(struct tuning_table *table)
+bool tuning_knows(const struct tuning_table *table, const struct kernel *kernel)
 {
-    if (table) {
-        free(table->memory);
-        ways_close(table->ways);
+    bool known = false;
+    for (int variant = 0; variant < TUNING_VARIANTS; variant++) {
+        known = known || table->grids[slot_of(kernel, variant)] >= 0;
     }
-    free(table);
+    return known;
 }
 
 const struct ways *tuning_ways(const struct tuning_table *table) { return table->ways; }
@@ -468,10 +602,18 @@ carat_status tuning_open(const struct device_traits *traits, struct tuning_table
         free(text);
         return status;
     }
-    for (const unsigned char *const *image = carat_tunings; *image; image++) {
-        if (is_image_for((const struct image_head *)*image, traits)) {
-            return table_of_image(*image, table);
-        }
-    }
-    return CARAT_OK;
+    return tuning_open_shipped(traits, table);
 }
+
+void tuning_apply(const struct tuning_table *table, struct device_traits *traits)
+{
+    double of_table = table && table->memory_share > 0 ? table->memory_share : 1;
+    traits->tuning = table;
+    traits->memory_share = table && !table->relative ? 1 : traits->memory_promised / of_table;
+}
+
+const char *tuning_device(const struct tuning_table *table) { return table->device; }
+
+const char *tuning_relative(const struct tuning_table *table) { return table->relative; }
+
+bool tuning_adds(const struct tuning_table *table) { return table->adds; }

@@ -6,6 +6,8 @@
  *
  *     carat-tuning 1
  *     device NVIDIA H200
+ *     over NVIDIA H200                                           adds to the library's table of that device; may be missing
+ *     memory 4917                                                GB/s that the driver promises; may be missing
  *     clock 1980
  *     product wgmma_bf16_tn_128x128 TN 1536 1408 512 11.234      row, layout, m n k, microseconds
  *     pack pack_2 straight 1023 2112 4.567                       row, length and number of columns
@@ -56,8 +58,10 @@ struct tuning_line {
 /* What stands above them. */
 struct tuning_head {
     char device[128];
+    char over[128]; /* whose table it adds to; "": nobody's */
     int capability;
     int multiprocessors;
+    int memory; /* GB/s that the driver promises of it; 0: that is not said */
     int driver;
     char library[32];
     double clock; /* MHz, by which times are cycles */
@@ -91,13 +95,35 @@ carat_gemm_problem tuning_whole_problem(const struct tuning_line *line);
 /* ---- Tables ---- */
 
 /*
- * The table for a CUDA device: that of the file in the environment's CARAT_TUNING, else the one in the library for a
- * device of this name, capability and number of multiprocessors. NULL in *table where there is none, where CARAT_TUNING is
- * empty, and on failure.
+ * The table for a CUDA device: that of the file in the environment's CARAT_TUNING, else of those in the library the
+ * nearest one: for a device of this name, capability and number of multiprocessors, else for one of this capability and as many,
+ * else for one of this capability and about as many; of several, that whose memory is most like this one's. NULL in *table where there is none, where CARAT_TUNING is empty, and
+ * on failure.
  */
 carat_status tuning_open(const struct device_traits *traits, struct tuning_table **table);
 
-/* The same of a text; NULL where it has nothing for this device. */
+/* Has a device plan by a table, which has to stay; NULL: by the model alone. */
+void tuning_apply(const struct tuning_table *table, struct device_traits *traits);
+
+/* The library's own table alone, whatever the environment says. */
+carat_status tuning_open_shipped(const struct device_traits *traits, struct tuning_table **table);
+
+/* The device of the library's table that this is, or adds to; NULL where it is of a file alone. */
+const char *tuning_device(const struct tuning_table *table);
+
+/* The same, where that is not the device that the table was opened for; else NULL. */
+const char *tuning_relative(const struct tuning_table *table);
+
+/* Whether a file's times were added. */
+bool tuning_adds(const struct tuning_table *table);
+
+/* Whether there are times of a row by itself. */
+bool tuning_knows(const struct tuning_table *table, const struct kernel *kernel);
+
+/*
+ * The same of a text; NULL where it has nothing for this device. One that adds to the library's table of a device much like
+ * this one has all of that, and its own times come first; CARAT_INVALID_ARGUMENT where the library has none.
+ */
 carat_status tuning_parse(const struct device_traits *traits, const char *name, const char *text,
                           size_t length, struct tuning_table **table);
 

@@ -110,6 +110,8 @@ static carat_status read_head(struct reading *reading, char *line, struct tuning
     }
     if (strcmp(line, "device") == 0 && *value && strlen(value) < sizeof(head->device)) {
         snprintf(head->device, sizeof(head->device), "%s", value);
+    } else if (strcmp(line, "over") == 0 && *value && strlen(value) < sizeof(head->over)) {
+        snprintf(head->over, sizeof(head->over), "%s", value);
     } else if (strcmp(line, "library") == 0 && *value && strlen(value) < sizeof(head->library)) {
         snprintf(head->library, sizeof(head->library), "%s", value);
     } else if (strcmp(line, "capability") == 0 && is_number) {
@@ -118,6 +120,8 @@ static carat_status read_head(struct reading *reading, char *line, struct tuning
         head->multiprocessors = (int)number;
     } else if (strcmp(line, "driver") == 0 && is_number) {
         head->driver = (int)number;
+    } else if (strcmp(line, "memory") == 0 && is_number) {
+        head->memory = (int)number;
     } else if (strcmp(line, "clock") == 0 && read_real(value, &head->clock)) {
         return CARAT_OK;
     } else {
@@ -357,11 +361,19 @@ carat_status tuning_load(const char *path, char **text, size_t *length)
 
 int tuning_head_text(const struct tuning_head *head, char *text, size_t size)
 {
+    char over[sizeof(head->over) + 8] = "";
+    char memory[32] = "";
+    if (head->over[0]) {
+        snprintf(over, sizeof(over), "over %s\n", head->over);
+    }
+    if (head->memory > 0) {
+        snprintf(memory, sizeof(memory), "memory %d\n", head->memory);
+    }
     return snprintf(text, size,
-                    "carat-tuning %d\ndevice %s\ncapability %d\nmultiprocessors %d\ndriver %d\nlibrary %s\n"
-                    "clock %.0f\n",
-                    VERSION, head->device, head->capability, head->multiprocessors, head->driver,
-                    head->library, head->clock);
+                    "carat-tuning %d\ndevice %s\n%scapability %d\nmultiprocessors %d\n%sdriver %d\n"
+                    "library %s\nclock %.0f\n",
+                    VERSION, head->device, over, head->capability, head->multiprocessors, memory,
+                    head->driver, head->library, head->clock);
 }
 
 int tuning_shape_text(const struct tuning_line *line, char *text, size_t size)

@@ -52,8 +52,12 @@ enum { MARK_COUNT = sizeof(MARKS) - 1, BUCKETS_OF_ROW = MARK_COUNT * MARK_COUNT 
 /* What a sample is until all are there. */
 struct loose_sample {
     int32_t bucket;
+    bool borrowed;
     struct sample sample;
 };
+
+/* Of a sample that is near to every problem, and was timed of none. */
+enum { NO_ACCURACY = UINT8_MAX };
 
 struct ways {
     struct loose_sample *loose; /* NULL: sorted */
@@ -66,6 +70,7 @@ struct ways {
     void *memory;                     /* in which all that is; NULL: it lies in an image */
     int32_t *twins;                   /* of each row of the catalogue */
     bool leaves_out;                  /* the problem itself */
+    bool takes_no_word;               /* of what was timed of it */
     float trait_distance[WAY_TRAITS]; /* squared, by what two places do not have in common */
 };
 
@@ -159,8 +164,7 @@ void ways_close(struct ways *ways)
 /* What counts of a residual where others are foreseen from it. */
 static float counted(float residual) { return fminf(fmaxf(residual, -MOST_RESIDUAL), MOST_RESIDUAL); }
 
-bool ways_add(struct ways *ways, const struct kernel *kernel, const struct way_place *place, int parts,
-              bool shares, double factor)
+static bool add_loose(struct ways *ways, const struct loose_sample *added)
 {
     if (ways->count == ways->room) {
         int room = ways->room ? 2 * ways->room : 1024;
@@ -171,31 +175,75 @@ bool ways_add(struct ways *ways, const struct kernel *kernel, const struct way_p
         ways->loose = loose;
         ways->room = room;
     }
-    struct loose_sample *added = &ways->loose[ways->count++];
-    added->bucket = bucket_of(ways, kernel, place->packs) + shares;
-    added->sample = sample_at(place);
-    added->sample.parts = (uint16_t)parts;
-    added->sample.residual = (float)log(factor);
+    ways->loose[ways->count++] = *added;
     return true;
 }
 
-/* All that differs tells them apart, so that their order is one. */
+bool ways_add(struct ways *ways, const struct kernel *kernel, const struct way_place *place, int parts,
+              bool shares, double factor)
+{
+    struct loose_sample added = {.bucket = bucket_of(ways, kernel, place->packs) + shares,
+                                 .sample = sample_at(place)};
+    added.sample.parts = (uint16_t)parts;
+    added.sample.residual = (float)log(factor);
+    return add_loose(ways, &added);
+}
+
+bool ways_borrow(struct ways *ways, const struct ways *others, bool at_their_word)
+{
+    bool fits = true;
+    for (int bucket = 0; bucket < bucket_count(); bucket++) {
+        for (int i = others->first[bucket]; i < others->first[bucket + 1] && fits; i++) {
+            struct loose_sample added = {.bucket = bucket, .borrowed = true, .sample = others->samples[i]};
+            added.sample.accuracy = at_their_word ? added.sample.accuracy : NO_ACCURACY;
+            fits = add_loose(ways, &added);
+        }
+    }
+    return fits;
+}
+
+/* By the way and the problem. */
+static int compare_ways(const struct loose_sample *x, const struct loose_sample *y)
+{
+    if (x->bucket != y->bucket) {
+        return x->bucket - y->bucket;
+    }
+    int places = compare_places(&x->sample, &y->sample);
+    return places != 0 ? places : x->sample.parts - y->sample.parts;
+}
+
+/* All that differs tells them apart, so that their order is one; of a way what is borrowed comes last. */
 static int compare_loose(const void *x, const void *y)
 {
     const struct loose_sample *first = x;
     const struct loose_sample *second = y;
-    if (first->bucket != second->bucket) {
-        return first->bucket - second->bucket;
+    int ways = compare_ways(first, second);
+    if (ways != 0) {
+        return ways;
     }
-    int places = compare_places(&first->sample, &second->sample);
-    if (places != 0) {
-        return places;
-    }
-    if (first->sample.parts != second->sample.parts) {
-        return first->sample.parts - second->sample.parts;
+    if (first->borrowed != second->borrowed) {
+        return first->borrowed - second->borrowed;
     }
     return (first->sample.residual > second->sample.residual) -
            (first->sample.residual < second->sample.residual);
+}
+
+/* Sorts them, and drops what was borrowed of a way and a problem that is known better. */
+static void sort_loose(struct ways *ways)
+{
+    int kept = 0;
+    if (ways->count > 0) {
+        qsort(ways->loose, (size_t)ways->count, sizeof(*ways->loose), compare_loose);
+    }
+    for (int i = 0; i < ways->count; i++) {
+        const struct loose_sample *loose = &ways->loose[i];
+        const struct loose_sample *last = kept > 0 ? &ways->loose[kept - 1] : NULL;
+        bool known = loose->borrowed && last && !last->borrowed && compare_ways(last, loose) == 0;
+        if (!known) {
+            ways->loose[kept++] = *loose;
+        }
+    }
+    ways->count = kept;
 }
 
 /* Bytes of the arrays of so many sorted samples, which lie one behind the other: samples, first, least. */
@@ -215,6 +263,7 @@ static void place_sorted(struct ways *ways, const void *memory)
 
 bool ways_sort(struct ways *ways)
 {
+    sort_loose(ways);
     struct sample *samples = calloc(1, sorted_bytes(ways->count));
     if (!samples) {
         return false;
@@ -224,9 +273,6 @@ bool ways_sort(struct ways *ways)
     int32_t *first = (int32_t *)(samples + ways->count);
     float *least = (float *)(first + bucket_count() + 1);
     double sum = 0;
-    if (ways->count > 0) {
-        qsort(ways->loose, (size_t)ways->count, sizeof(*ways->loose), compare_loose);
-    }
     for (int i = 0; i < ways->count; i++) {
         const struct loose_sample *loose = &ways->loose[i];
         float residual = counted(loose->sample.residual);
@@ -246,6 +292,8 @@ bool ways_sort(struct ways *ways)
 }
 
 void ways_leave_out(struct ways *ways) { ways->leaves_out = true; }
+
+void ways_take_no_word(struct ways *ways) { ways->takes_no_word = true; }
 
 /* ---- Asking ---- */
 
@@ -279,7 +327,7 @@ void ways_look_up(const struct ways *ways, const struct kernel *kernel, const st
     int bucket = bucket_of(ways, kernel, place->packs);
     for (int shares = 0; shares < 2; shares++) {
         near->buckets[shares] = bucket + shares;
-        if (!ways->leaves_out) {
+        if (!ways->leaves_out && !ways->takes_no_word) {
             int i = lower_bound(ways, bucket + shares, &sought);
             near->there[shares][0] = i;
             while (i < ways->first[bucket + shares + 1] && compare_places(&ways->samples[i], &sought) == 0) {

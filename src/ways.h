@@ -58,6 +58,12 @@ void ways_close(struct ways *ways);
 bool ways_add(struct ways *ways, const struct kernel *kernel, const struct way_place *place, int parts,
               bool shares, double factor);
 
+/*
+ * Takes note of all that others know, which have to be sorted; what is added otherwise is known better, and takes the place
+ * of the same way of the same problem. at_their_word: what was timed of a problem counts as timed here too. False without memory.
+ */
+bool ways_borrow(struct ways *ways, const struct ways *others, bool at_their_word);
+
 /* When all are there; before it, nothing may be asked. False without memory. */
 bool ways_sort(struct ways *ways);
 
@@ -66,6 +72,9 @@ bool ways_sort(struct ways *ways);
  * learned by what it says of the problems that were measured.
  */
 void ways_leave_out(struct ways *ways);
+
+/* From now on, what was timed of a problem is no more than near to the same one: it was timed on another device. */
+void ways_take_no_word(struct ways *ways);
 
 /*
  * What was measured near a place of a row. Looked up, it knows what was timed of the very problem; what lies beside that is

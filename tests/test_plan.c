@@ -474,11 +474,13 @@ static struct device_traits random_traits(struct random *random)
         int shared_bytes;
     } chips[] = {{75, 65536},  {80, 166912},  {86, 101376},  {89, 101376},
                  {90, 232448}, {100, 232448}, {120, 101376}, {90, 0}};
+    static const double memory_shares[] = {0, 0.17, 0.68, 1, 1.4};
     int chip = (int)random_between(random, 0, 7);
     return (struct device_traits){.kind = CARAT_DEVICE_CUDA,
                                   .compute_capability = chips[chip].compute_capability,
                                   .multiprocessors = (int)random_between(random, 1, 200),
-                                  .shared_bytes = chips[chip].shared_bytes};
+                                  .shared_bytes = chips[chip].shared_bytes,
+                                  .memory_share = memory_shares[random_between(random, 0, 4)]};
 }
 
 /* A multiple of the element's size, as a call would note it. */

@@ -15,6 +15,7 @@
 #include "assertions.h"
 #include "carat/carat.h"
 #include "plan.h"
+#include "reference.h"
 #include "standin.h"
 #include "tuning.h"
 
@@ -67,8 +68,10 @@ static void what_is_written_is_read(void **state)
                                 "shape f32-strict TT 1 1 7\n"
                                 "way " ROW " -- 1 1.000\n";
     const struct tuning_head written = {.device = "A chip",
+                                        .over = "Another chip",
                                         .capability = 90,
                                         .multiprocessors = 128,
+                                        .memory = 4917,
                                         .driver = 13000,
                                         .library = "0.1.0",
                                         .clock = 1980};
@@ -83,6 +86,8 @@ static void what_is_written_is_read(void **state)
     assert_int_equal(copy.unknown, 2); /* a row that this build does not have is no mistake */
     assert_int_equal(head.capability, 90);
     assert_int_equal(head.multiprocessors, 128);
+    assert_int_equal(head.memory, 4917);
+    assert_string_equal(head.over, "Another chip");
     assert_int_equal(head.driver, 13000);
     assert_string_equal(head.library, "0.1.0");
     assert_true(head.clock == 1980);
@@ -106,6 +111,8 @@ static void wrong_files_are_refused(void **state)
         {"carat-tuning 1\ndevice\n", "line 2: 'device ' is no line"},
         {"carat-tuning 1\nclock fast\n", "line 2: 'clock fast' is no line"},
         {"carat-tuning 1\nclock -1\n", "line 2: 'clock -1' is no line"},
+        {"carat-tuning 1\nmemory -1\n", "line 2: 'memory -1' is no line"},
+        {"carat-tuning 1\nmemory 4.9e3\n", "line 2: 'memory 4.9e3' is no line"},
         {"carat-tuning 1\ncapability 99999999999\n", "line 2: 'capability 99999999999' is no line"},
         {"carat-tuning 1\ndevice A chip\nproduct " ROW " NN 1 1 1 1.0\n", "line 3: a time before the lines"},
         {HEAD "guess 1\n", "line 4: 'guess 1' is no line"},
@@ -195,15 +202,17 @@ static double random_factor(const struct tuning_table *table, const struct kerne
            tuning_factor(table, kernel, (int)(draw % TUNING_VARIANTS), point, NULL);
 }
 
-/* What the build learned is what this program learns; of devices by another name, or of another size, nothing. */
+static const struct device_traits h200 = {.kind = CARAT_DEVICE_CUDA,
+                                          .compute_capability = 90,
+                                          .multiprocessors = 132,
+                                          .shared_bytes = 232448,
+                                          .name = "NVIDIA H200"};
+
+/* What the build learned is what this program learns. */
 static void shipped_images_are_of_the_tables(void **state)
 {
     (void)state;
-    struct device_traits traits = {.kind = CARAT_DEVICE_CUDA,
-                                   .compute_capability = 90,
-                                   .multiprocessors = 132,
-                                   .shared_bytes = 232448,
-                                   .name = "NVIDIA H200"};
+    const struct device_traits traits = h200;
     struct tuning_table *shipped;
     struct tuning_table *learned;
     unsetenv("CARAT_TUNING");
@@ -222,15 +231,288 @@ static void shipped_images_are_of_the_tables(void **state)
         }
     }
     assert_true(differing > 5000);
+    assert_null(tuning_relative(shipped));
+    assert_null(tuning_relative(learned));
     tuning_close(learned);
     tuning_close(shipped);
-    traits.multiprocessors = 131;
-    assert_int_equal(tuning_open(&traits, &shipped), CARAT_OK);
-    assert_null(shipped);
-    traits.multiprocessors = 132;
-    traits.name = "NVIDIA H20";
-    assert_int_equal(tuning_open(&traits, &shipped), CARAT_OK);
-    assert_null(shipped);
+}
+
+/* The best way of a bf16 product, and the plan, on a device that plans by the nearest table of the library. */
+static struct candidate best_on(const struct device_traits *device, int64_t m, int64_t n, int64_t k,
+                                struct plan *plan)
+{
+    struct device_traits traits = *device;
+    struct tuning_table *table;
+    carat_gemm_problem described = carat_gemm_describe(CARAT_BF16, m, n, k);
+    struct problem problem;
+    struct candidate best;
+    unsetenv("CARAT_TUNING");
+    assert_int_equal(tuning_open(&traits, &table), CARAT_OK);
+    tuning_apply(table, &traits);
+    described.order = CARAT_COLUMN_MAJOR;
+    described.op_a = CARAT_TRANSPOSE;
+    assert_int_equal(problem_check(&described, &problem), CARAT_OK);
+    assert_true(plan_best(&traits, &problem, &best));
+    assert_int_equal(plan_choose(&traits, &problem, plan), CARAT_OK);
+    tuning_close(table);
+    return best;
+}
+
+/* A device that nobody has measured goes by the times of the nearest one of its compute capability that somebody has. */
+static void devices_go_by_their_relatives(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name;
+        int capability;
+        int multiprocessors;
+        bool related;
+        bool timed; /* what was timed of the very problem is taken at its word there */
+    } devices[] = {
+        {"NVIDIA H200", 90, 132, true, true},    {"Another Hopper", 90, 132, true, true},
+        {"NVIDIA H200", 90, 131, true, false},   {"A smaller Hopper", 90, 114, true, false},
+        {"A small Hopper", 90, 78, true, false}, {"NVIDIA H200 MIG 3g.71gb", 90, 60, false, false},
+        {"NVIDIA B200", 100, 132, false, false}, {"NVIDIA A100-SXM4-80GB", 80, 108, false, false},
+    };
+    for (size_t i = 0; i < sizeof(devices) / sizeof(devices[0]); i++) {
+        struct device_traits device = h200;
+        struct plan plan;
+        device.name = devices[i].name;
+        device.compute_capability = devices[i].capability;
+        device.multiprocessors = devices[i].multiprocessors;
+        struct candidate best = best_on(&device, 4096, 4096, 4096, &plan);
+        bool own = strcmp(device.name, h200.name) == 0 && device.multiprocessors == h200.multiprocessors;
+        assert_int_equal(best.corrected, devices[i].related);
+        assert_int_equal(best.timed, devices[i].timed);
+        assert_int_equal(strstr(plan.explanation, " by measured times") != NULL, own);
+        assert_int_equal(strstr(plan.explanation, " by times of the NVIDIA H200") != NULL,
+                         devices[i].related && !own);
+    }
+}
+
+/*
+ * By a relative's times, and by none: what is read once and multiplied by one column takes as long as memory does, in the same way;
+ * and a square as long as the unit.
+ */
+static void memory_is_as_quick_as_its_driver_says(void **state)
+{
+    (void)state;
+    const double clock = 1980;
+    struct plan plan;
+    assert_true(memory_share_of(0, clock, 132) == 0 && memory_share_of(4917, 0, 132) == 0 &&
+                memory_share_of(4917, clock, 0) == 0);
+    assert_true(fabs(memory_share_of(4917, clock, 132) - 1) < 0.001);
+    for (int by_model = 0; by_model <= 1; by_model++) {
+        static const double gigabytes[] = {4917, 4300, 2 * 4917};
+        const double ratios[] = {1, 4917.0 / 4300, 0.5};
+        double columns[3];
+        double squares[3];
+        const struct kernel *rows[3];
+        for (int i = 0; i < 3; i++) {
+            struct device_traits traits = h200;
+            traits.name = "A relative";
+            traits.compute_capability = by_model ? 100 : 90;
+            traits.memory_promised = memory_share_of(gigabytes[i], clock, traits.multiprocessors);
+            struct candidate best = best_on(&traits, 16384, 1, 16384, &plan);
+            columns[i] = best.cycles;
+            rows[i] = best.kernel;
+            squares[i] = best_on(&traits, 8192, 8192, 8192, &plan).cycles;
+            assert_true(fabs(columns[i] / columns[0] / ratios[i] - 1) < 0.1);
+            assert_true(fabs(squares[i] / squares[0] - 1) < 0.05);
+        }
+        assert_ptr_equal(rows[1], rows[0]);
+    }
+    /* The table's own device is foreseen by its own times, whatever its driver says. */
+    struct device_traits odd = h200;
+    odd.memory_promised = 2;
+    assert_true(best_on(&odd, 16384, 1, 16384, &plan).cycles ==
+                best_on(&h200, 16384, 1, 16384, &plan).cycles);
+}
+
+static void keep_cheapest(void *context, const struct candidate *way)
+{
+    struct candidate *cheapest = context;
+    if (!cheapest->kernel || way->cycles < cheapest->cycles) {
+        *cheapest = *way;
+    }
+}
+
+/* What the search passes over unlooked at would not have been taken, whatever the memory: shown, all ways are looked at. */
+static void no_better_way_is_passed_over(void **state)
+{
+    (void)state;
+    static const double memory_shares[] = {0, 0.17, 0.68, 1.4, 3};
+    static const carat_type types[] = {CARAT_F32, CARAT_F64, CARAT_BF16, CARAT_S8};
+    struct random random = {500};
+    unsetenv("CARAT_TUNING");
+    for (int i = 0; i < 400; i++) {
+        struct device_traits traits = h200;
+        struct tuning_table *table;
+        struct problem problem;
+        struct candidate best;
+        struct candidate cheapest = {.kernel = NULL};
+        int64_t sizes[3];
+        traits.name = "A relative";
+        traits.multiprocessors = 114;
+        traits.memory_promised = memory_shares[i % 5];
+        assert_int_equal(tuning_open(&traits, &table), CARAT_OK);
+        tuning_apply(table, &traits);
+        for (int side = 0; side < 3; side++) {
+            sizes[side] = random_between(&random, 1, (int64_t)1 << random_between(&random, 0, 14));
+        }
+        carat_gemm_problem described = carat_gemm_describe(types[i % 4], sizes[0], sizes[1], sizes[2]);
+        described.op_a = random_one_in(&random, 2) ? CARAT_TRANSPOSE : CARAT_NO_TRANSPOSE;
+        assert_int_equal(problem_check(&described, &problem), CARAT_OK);
+        assert_true(plan_best(&traits, &problem, &best));
+        plan_visit(&traits, &problem, keep_cheapest, &cheapest);
+        assert_true(best.cycles == cheapest.cycles && best.kernel == cheapest.kernel);
+        tuning_close(table);
+    }
+}
+
+/* ---- Tables that add to others ---- */
+
+#define OVER_HEAD "carat-tuning 1\ndevice %s\nover NVIDIA H200\nmultiprocessors 132\nclock 1980\n"
+#define OWN_SHAPE "shape bf16 TN 3000 17 5000\n"
+
+/* A table of a device's own that adds to the library's; the device plans by it from then on. */
+static struct tuning_table *add_to_library(struct device_traits *device, const char *lines)
+{
+    char text[2000];
+    struct tuning_table *table;
+    snprintf(text, sizeof(text), OVER_HEAD "%s", device->name, lines);
+    if (tuning_parse(device, "file", text, strlen(text), &table) != CARAT_OK) {
+        fail_msg("%s", carat_last_message());
+    }
+    assert_non_null(table);
+    tuning_apply(table, device);
+    return table;
+}
+
+static struct candidate best_of(const struct device_traits *traits, int64_t m, int64_t n, int64_t k,
+                                struct plan *plan)
+{
+    carat_gemm_problem described = carat_gemm_describe(CARAT_BF16, m, n, k);
+    struct problem problem;
+    struct candidate best;
+    described.order = CARAT_COLUMN_MAJOR;
+    described.op_a = CARAT_TRANSPOSE;
+    assert_int_equal(problem_check(&described, &problem), CARAT_OK);
+    assert_true(plan_best(traits, &problem, &best));
+    assert_int_equal(plan_choose(traits, &problem, plan), CARAT_OK);
+    return best;
+}
+
+/* What is timed here is taken at its word, and of all else is known what the library knows; on whatever device. */
+static void own_times_come_first(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name;
+        int multiprocessors;
+        int memory;
+    } devices[] = {
+        {"NVIDIA H200", 132, 4917}, {"Another Hopper", 132, 4300}, {"A smaller Hopper", 114, 3800}};
+    static const char lines[] =
+        OWN_SHAPE "way wgmma_bf16_tn_64x16 -- 1 60.0\nway wgmma_bf16_tn_128x16 -- 1 57.0\n"
+                  "way wgmma_bf16_tn_128x64 -- 1 27.0\nway thin_bf16_32x16 -- 1 120.0\n"
+                  "way wgmma_bf16_tn_64x64 -- shared 42.0\n";
+    unsetenv("CARAT_TUNING");
+    for (size_t i = 0; i < sizeof(devices) / sizeof(devices[0]); i++) {
+        struct device_traits device = h200;
+        struct plan plan;
+        struct plan alone;
+        bool relative = strcmp(devices[i].name, h200.name) != 0;
+        device.name = devices[i].name;
+        device.multiprocessors = devices[i].multiprocessors;
+        device.memory_promised = memory_share_of(devices[i].memory, 1980, device.multiprocessors);
+        struct device_traits library = device;
+        struct tuning_table *shipped;
+        struct tuning_table *table = add_to_library(&device, lines);
+        assert_int_equal(tuning_open_shipped(&library, &shipped), CARAT_OK);
+        tuning_apply(shipped, &library);
+        assert_string_equal(tuning_device(table), "NVIDIA H200");
+        assert_true(tuning_adds(table) && !tuning_adds(shipped));
+        assert_true(device.memory_share == library.memory_share);
+        assert_int_equal(tuning_relative(table) != NULL, relative);
+
+        struct candidate best = best_of(&device, 3000, 17, 5000, &plan);
+        assert_string_equal(best.kernel->name, "wgmma_bf16_tn_128x64");
+        assert_true(best.timed && fabs(best.cycles / (27.0 * 1980) - 1) < 1e-4);
+        assert_non_null(strstr(plan.explanation, " by measured times"));
+        assert_int_equal(strstr(plan.explanation, " by measured times and those of the NVIDIA H200") != NULL,
+                         relative);
+
+        /* Far from that shape nothing has changed. */
+        struct candidate far = best_of(&device, 4096, 4096, 4096, &plan);
+        struct candidate before = best_of(&library, 4096, 4096, 4096, &alone);
+        assert_ptr_equal(far.kernel, before.kernel);
+        assert_int_equal(far.timed, before.timed);
+        assert_true(fabs(far.cycles / before.cycles - 1) < 1e-4);
+        tuning_close(table);
+        tuning_close(shipped);
+    }
+}
+
+/* A way that the library was told the time of takes the time that was measured here. */
+static void own_times_replace_the_librarys(void **state)
+{
+    (void)state;
+    struct device_traits relative = h200;
+    struct plan plan;
+    char lines[200];
+    unsetenv("CARAT_TUNING");
+    relative.name = "Another Hopper";
+    struct tuning_table *table = add_to_library(&relative, "");
+    struct candidate before = best_of(&relative, 4096, 4096, 4096, &plan);
+    assert_true(before.timed);
+    tuning_close(table);
+    relative.memory_share = 0;
+    snprintf(lines, sizeof(lines), "shape bf16 TN 4096 4096 4096\nway %s -- %s 1.0\n", before.kernel->name,
+             before.stream_tiles > 0 ? "shared" : "1");
+    table = add_to_library(&relative, lines);
+    struct candidate after = best_of(&relative, 4096, 4096, 4096, &plan);
+    assert_ptr_equal(after.kernel, before.kernel);
+    assert_true(after.timed && fabs(after.cycles / 1980 - 1) < 1e-4);
+    tuning_close(table);
+}
+
+static void tables_add_to_what_is_there(void **state)
+{
+    (void)state;
+    static const char grid[] = "product simt_f32_32x32 NN 64 64 64 1000.0\n";
+    struct tuning_table *table;
+    struct device_traits device = h200;
+    struct tuning_point point = {{0, 2, 0}};
+    char text[300];
+    unsetenv("CARAT_TUNING");
+    /* The grids of rows that the library has times of are the library's. */
+    struct tuning_table *shipped;
+    assert_int_equal(tuning_open_shipped(&h200, &shipped), CARAT_OK);
+    table = add_to_library(&device, grid);
+    const struct kernel *row = NULL;
+    for (int i = 0; i < carat_catalog_count; i++) {
+        row = strcmp(carat_catalog[i].name, ROW) == 0 ? &carat_catalog[i] : row;
+    }
+    assert_true(tuning_knows(shipped, row) && tuning_knows(table, row));
+    assert_true(tuning_factor(table, row, 1, point, NULL) == tuning_factor(shipped, row, 1, point, NULL));
+    tuning_close(shipped);
+    tuning_close(table);
+    /* There has to be such a table, of such a device. */
+    snprintf(text, sizeof(text), "carat-tuning 1\ndevice NVIDIA H200\nover NVIDIA V100\nclock 1980\n%s",
+             grid);
+    assert_no_table(
+        tuning_parse(&h200, "file", text, strlen(text), &table),
+        "the table adds to that of NVIDIA V100, but the library has none for a device like this one");
+    assert_null(table);
+    device = h200;
+    device.compute_capability = 80;
+    snprintf(text, sizeof(text), OVER_HEAD, "NVIDIA H200");
+    assert_no_table(tuning_parse(&device, "file", text, strlen(text), &table), "adds to that of NVIDIA H200");
+    /* Of another device than this it says nothing, and is not asked what it adds to. */
+    snprintf(text, sizeof(text), "carat-tuning 1\ndevice Other\nover NVIDIA V100\nclock 1980\n%s", grid);
+    assert_int_equal(tuning_parse(&h200, "file", text, strlen(text), &table), CARAT_OK);
+    assert_null(table);
 }
 
 /* ---- Factors ---- */
@@ -771,6 +1053,12 @@ int main(void)
         cmocka_unit_test(wrong_files_are_refused),
         cmocka_unit_test(shipped_tables_are_right),
         cmocka_unit_test(shipped_images_are_of_the_tables),
+        cmocka_unit_test(devices_go_by_their_relatives),
+        cmocka_unit_test(memory_is_as_quick_as_its_driver_says),
+        cmocka_unit_test(no_better_way_is_passed_over),
+        cmocka_unit_test(own_times_come_first),
+        cmocka_unit_test(own_times_replace_the_librarys),
+        cmocka_unit_test(tables_add_to_what_is_there),
         cmocka_unit_test(factors_lie_between_measurements),
         cmocka_unit_test(absurd_times_are_bounded),
         cmocka_unit_test(a_slow_row_is_not_chosen),

@@ -178,10 +178,50 @@ static void what_was_timed_is_taken_at_its_word(void **state)
     ways_look_up(NULL, row("simt_f32_64x64"), &here, &near);
     assert_false(ways_timed(&near, 2, true, &factor));
     assert_true(fabs(factor / 3 - 1) < 1e-5);
+    /* On another device it is near, and no more. */
+    ways_take_no_word(ways);
+    ways_look_up(ways, row("simt_f32_64x64"), &here, &near);
+    assert_true(!ways_timed(&near, 2, true, &factor) && !ways_know_problem(&near));
+    assert_true(ways_factor(&near, 2, true) > 1.5);
     ways_leave_out(ways);
     ways_look_up(ways, row("simt_f32_64x64"), &here, &near);
     assert_false(ways_timed(&near, 2, true, &factor));
     ways_close(ways);
+}
+
+/* What is known better takes the place of what was borrowed of the same way and problem, and of nothing else. */
+static void what_is_borrowed_gives_way(void **state)
+{
+    (void)state;
+    struct way_place other = here;
+    struct ways_near near;
+    double factor = 0;
+    other.at[0] += 1;
+    struct ways *lent = ways_open();
+    assert_non_null(lent);
+    assert_true(ways_add(lent, row("simt_f32_32x32"), &here, 4, false, 8));
+    assert_true(ways_add(lent, row("simt_f32_32x32"), &here, 2, false, 3));
+    assert_true(ways_add(lent, row("simt_f32_32x32"), &other, 4, false, 5));
+    assert_true(ways_add(lent, row("simt_f32_64x64"), &here, 4, true, 7));
+    assert_true(ways_sort(lent));
+    for (int word = 0; word <= 1; word++) {
+        struct ways *ways = ways_open();
+        assert_non_null(ways);
+        assert_true(ways_borrow(ways, lent, word));
+        assert_true(ways_add(ways, row("simt_f32_32x32"), &here, 4, false, 2));
+        assert_true(ways_sort(ways));
+        ways_look_up(ways, row("simt_f32_32x32"), &here, &near);
+        assert_true(ways_timed(&near, 4, false, &factor));
+        assert_true(fabs(factor / 2 - 1) < 1e-5);
+        assert_int_equal(ways_timed(&near, 2, false, &factor), word);
+        assert_true(ways_factor(&near, 2, false) > 1.5); /* it is near all the same */
+        ways_look_up(ways, row("simt_f32_32x32"), &other, &near);
+        assert_int_equal(ways_timed(&near, 4, false, &factor), word);
+        ways_look_up(ways, row("simt_f32_64x64"), &here, &near);
+        assert_int_equal(ways_timed(&near, 4, true, &factor), word);
+        ways_close(ways);
+    }
+    ways_close(lent);
 }
 
 /* A problem of the other of two types whose rows are alike is learned from, but was not timed itself. */
@@ -341,6 +381,7 @@ int main(void)
         cmocka_unit_test(what_is_learned_is_bounded),
         cmocka_unit_test(what_is_usual_is_expected_of_others),
         cmocka_unit_test(what_was_timed_is_taken_at_its_word),
+        cmocka_unit_test(what_is_borrowed_gives_way),
         cmocka_unit_test(another_type_is_no_timed_problem),
         cmocka_unit_test(the_problem_itself_is_left_out),
         cmocka_unit_test(many_numbers_of_parts_are_told_apart),

@@ -2,7 +2,7 @@
  * learn.c - what the build makes of a table of measured times: all that can be learned of it, as an image that the library
  * asks where it lies. To learn takes half a second, and no context has to wait for it.
  *
- *     learn TABLE IMAGE
+ *     learn TABLE IMAGE [BASE]        BASE is the image of the table to which this one adds
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,8 +12,20 @@
 #include "status.h"
 #include "tuning.h"
 
-/* This program has no tables; it makes them. */
-const unsigned char *const carat_tunings[] = {NULL};
+/* This program makes tables, and has none but that to which the one it makes adds: all zero it is of no device. */
+static _Alignas(64) unsigned char base[64 << 20];
+const unsigned char *const carat_tunings[] = {base, NULL};
+
+static bool load_base(const char *path)
+{
+    FILE *file = fopen(path, "rb");
+    size_t length = file ? fread(base, 1, sizeof(base), file) : 0;
+    bool whole = file && length > 0 && length < sizeof(base) && !ferror(file);
+    if (file) {
+        fclose(file);
+    }
+    return whole;
+}
 
 /* Keeps the head, which is whole where the first time stands. */
 static carat_status keep_head(void *context, const struct tuning_head *head, const struct tuning_line *line)
@@ -35,6 +47,8 @@ static carat_status learn(const char *path, const char *image)
     const struct device_traits traits = {.kind = CARAT_DEVICE_CUDA,
                                          .compute_capability = head.capability,
                                          .multiprocessors = head.multiprocessors,
+                                         .memory_promised =
+                                             memory_share_of(head.memory, head.clock, head.multiprocessors),
                                          .name = head.device};
     if (status == CARAT_OK) {
         status = tuning_parse(&traits, path, text, length, &table);
@@ -53,9 +67,13 @@ static carat_status learn(const char *path, const char *image)
 
 int main(int argc, char **argv)
 {
-    if (argc != 3) {
-        fprintf(stderr, "usage: learn TABLE IMAGE\n");
+    if (argc != 3 && argc != 4) {
+        fprintf(stderr, "usage: learn TABLE IMAGE [BASE]\n");
         return 2;
+    }
+    if (argc == 4 && !load_base(argv[3])) {
+        fprintf(stderr, "learn: %s cannot be read\n", argv[3]);
+        return 1;
     }
     if (learn(argv[1], argv[2]) != CARAT_OK) {
         fprintf(stderr, "learn: %s\n", carat_last_message());

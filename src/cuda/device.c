@@ -188,6 +188,9 @@ static carat_status read_traits(struct cuda_device *device)
         {CU_DEVICE_ATTRIBUTE_MAX_PITCH, 0},
         {CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING, 0},
         {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, 0},
+        {CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE, 0}, /* kHz, of two transfers each */
+        {CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH, 0},
+        {CU_DEVICE_ATTRIBUTE_CLOCK_RATE, 0},
     };
     CARAT_TRY(DRIVER(device, cuDeviceGet(&device->handle, device->index)));
     CARAT_TRY(DRIVER(device, cuDeviceGetName(device->name, sizeof(device->name), device->handle)));
@@ -195,11 +198,13 @@ static carat_status read_traits(struct cuda_device *device)
         CARAT_TRY(
             DRIVER(device, cuDeviceGetAttribute(&wanted[i].value, wanted[i].attribute, device->handle)));
     }
+    double gigabytes = 2e3 * wanted[6].value * wanted[7].value / 8 / 1e9;
     device->base.traits = (struct device_traits){
         .kind = CARAT_DEVICE_CUDA,
         .compute_capability = wanted[0].value * 10 + wanted[1].value,
         .multiprocessors = wanted[2].value,
         .shared_bytes = wanted[5].value,
+        .memory_promised = memory_share_of(gigabytes, wanted[8].value / 1e3, wanted[2].value),
         .name = device->name,
     };
     device->max_pitch = (size_t)wanted[3].value;

@@ -755,7 +755,7 @@ class Tune(Case):
         shapes = re.findall(r"(?m)^shape f32 ([NT][NT] \d+ \d+ \d+)(?: \d+)?$", table)
         ways = re.findall(r"(?m)^way (\S+) (\S\S) (?:\d+|shared) (\S+)$", table)
         self.assertIn("%d ways to do %d shapes measured" % (len(ways), len(shapes)), done.stdout)
-        self.assertEqual(table.count("\n"), 7 + len(shapes) + len(ways))
+        self.assertEqual(table.count("\n"), 8 + len(shapes) + len(ways))
         self.assertGreater(len(shapes), 2)
         self.assertGreater(len(ways), 2 * len(shapes))
         for _, _, time in ways:
@@ -779,6 +779,36 @@ class Tune(Case):
         self.tune("--minutes", "0", self.write("wrong.txt", "f32 TN 20 12\n"), code=1)
         self.tune("--minutes", "0", self.path("none.txt"), code=1)
         self.tune("--minutes", "0", "--device", "cpu", shapes, device=False, code=1)
+
+    def test_what_is_measured_adds_to_the_library(self):
+        shapes = self.write("given.txt", "f64 TN 20 12 64\n")
+        self.write("table.txt", "precious")
+        done = self.tune("--add", code=1)
+        self.assertIn("the library has no table for a device like Stand-in 0", done.stderr)
+        self.assertEqual(self.read("table.txt"), "precious")
+        self.tune("--add", "--resume", code=2)
+        # A device of the capability of one that has been measured, and of half its size.
+        for name, value in (("STANDIN_CAPABILITY", "90"), ("STANDIN_MULTIPROCESSORS", "70")):
+            os.environ[name] = value
+            self.addCleanup(os.environ.pop, name)
+        explain = ["explain", "--type", "f64", "--layout", "TN", "20", "12", "64"]
+        self.assertIn(" by times of the NVIDIA H200", self.run_carat(*explain).stdout)
+        done = self.tune("--type", "f64", "--minutes", "0", "--add", shapes)
+        table = self.read("table.txt")
+        self.assertTrue(table.startswith("carat-tuning 1\ndevice Stand-in 0\nover NVIDIA H200\n"))
+        ways = re.findall(r"(?m)^way (\S+) \S\S \S+ (\S+)$", table)
+        self.assertIn("%d ways to do 1 shapes measured" % len(ways), done.stdout)
+        self.assertGreater(len(ways), 4)
+        os.environ["CARAT_TUNING"] = self.path("table.txt")
+        self.addCleanup(os.environ.pop, "CARAT_TUNING")
+        plan = self.run_carat(*explain).stdout
+        self.assertIn(" by measured times and those of the NVIDIA H200", plan)
+        self.assertRegex(plan, r"corrected by a table of times measured on this device and the NVIDIA H200\n")
+        foreseen = re.findall(r"(?m)^(\S+) +\d+x\d+x\d+ +\d+ +\d+ +[\d.]+ +([\d.]+) ", plan)
+        self.assertTrue({(row, "%.2f" % float(time)) for row, time in ways} & set(foreseen))
+        # It goes on as it began.
+        self.tune("--type", "f64", "--minutes", "0", "--resume", shapes)
+        self.assertTrue(self.read("table.txt").startswith(table))
 
     def test_what_cannot_be_gone_on_with(self):
         self.tune("--resume", code=1)

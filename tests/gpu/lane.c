@@ -55,7 +55,7 @@ struct lane {
     unsigned char *scalars_on_device; /* BASE bytes apart */
     uint64_t scalars[SCALARS];
     unsigned char *pools[CARAT_E5M2 + 1];
-    char how[700];           /* what the last plan said of itself */
+    char how[sizeof(((struct plan *)0)->explanation)]; /* what the last plan said of itself */
     int64_t special_rows[4]; /* of D, that NaN, infinity or what is huge goes to; -1: none */
     int64_t special_columns[4];
 };

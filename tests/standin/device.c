@@ -13,6 +13,7 @@ static struct {
     bool initialized;
     int devices;
     int capability;
+    int multiprocessors;
     int version;
     uint64_t random;
     long calls;
@@ -25,7 +26,7 @@ static struct {
     int abandoned;   /* things that contexts had when they ended */
     long lose_after; /* kernels until the one that loses the device; 0: none */
     /* Of a chip that runs all rows but those of one architecture alone, which have no meaning on the CPU. */
-} standin = {.devices = 1, .capability = 100, .version = 13000};
+} standin = {.devices = 1, .capability = 100, .multiprocessors = 4, .version = 13000};
 
 struct CUctx_st contexts[MOST_DEVICES];
 static struct CUmod_st *modules;
@@ -40,6 +41,8 @@ __attribute__((constructor)) static void read_environment(void)
     standin.devices = text ? atoi(text) : standin.devices;
     text = getenv("STANDIN_CAPABILITY");
     standin.capability = text ? atoi(text) : standin.capability;
+    text = getenv("STANDIN_MULTIPROCESSORS");
+    standin.multiprocessors = text ? atoi(text) : standin.multiprocessors;
     text = getenv("STANDIN_VERSION");
     standin.version = text ? atoi(text) : standin.version;
     text = getenv("STANDIN_SEED");
@@ -313,8 +316,7 @@ static const struct {
     {CU_DEVICE_ATTRIBUTE_MAX_PITCH, MOST_PITCH},
     {CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK, 65536},
     {CU_DEVICE_ATTRIBUTE_CLOCK_RATE, 1000000},
-    {CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 4},
-    {CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE, 2000000},
+    {CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE, 58781}, /* 18.8 bytes a cycle for each of them, as an H200 has */
     {CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH, 5120},
     {CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, 52428800},
     {CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR, 2048},
@@ -338,6 +340,10 @@ CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice
         attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR) {
         *value = attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR ? standin.capability / 10
                                                                            : standin.capability % 10;
+        return call.result;
+    }
+    if (attribute == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT) {
+        *value = standin.multiprocessors;
         return call.result;
     }
     for (size_t i = 0; i < sizeof attributes / sizeof attributes[0]; ++i) {

@@ -7,8 +7,8 @@
  * interleaved at random, device memory cannot be touched by the host, allocations lie apart in poison,
  * new memory holds NaN.
  *
- * A program that cannot call these sets, in its environment: STANDIN_DEVICES, STANDIN_CAPABILITY (90),
- * STANDIN_VERSION (13000), STANDIN_MEMORY (bytes of device memory), STANDIN_SEED.
+ * A program that cannot call these sets, in its environment: STANDIN_DEVICES, STANDIN_CAPABILITY (100),
+ * STANDIN_MULTIPROCESSORS (4), STANDIN_VERSION (13000), STANDIN_MEMORY (bytes of device memory), STANDIN_SEED.
  */
 #ifndef CARAT_TESTS_STANDIN_H
 #define CARAT_TESTS_STANDIN_H
