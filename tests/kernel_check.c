@@ -620,6 +620,12 @@ static void describe(const struct product *work)
             element_get(carat_scalar_type(p->type_cd), work->beta, 0));
 }
 
+/* Whether a row has a way of its own where there is nothing to do but the rounding: brief.cu and batch.cu. */
+static bool ends_plainly(const struct kernel *row)
+{
+    return row->lanes_m > 0 || (row->epilogue && row->thread_m > 0 && row->stages > 1);
+}
+
 /* Layouts and shape, of m and n at most a few hundred and of few multiply-adds in all. */
 static carat_gemm_problem random_product(const struct kernel *row, struct random *random)
 {
@@ -653,8 +659,7 @@ static carat_gemm_problem random_product(const struct kernel *row, struct random
     carat_gemm_problem problem = carat_gemm_describe((carat_type)row->element, m, n, k);
     problem.type_cd = result_type(row);
     problem.accuracy = (carat_accuracy)row->accuracy;
-    /* Rows with LANES_M have a way of their own where there is nothing to do but the rounding. */
-    if (row->epilogue && !(row->lanes_m > 0 && random_one_in(random, 2))) {
+    if (row->epilogue && !(ends_plainly(row) && random_one_in(random, 2))) {
         random_epilogue(&problem, random);
     }
     if (row->widened && random_one_in(random, 2)) {
@@ -706,7 +711,7 @@ static bool check_product(const struct kernel *row, const struct cpu_kernel *ker
     struct product work = {.row = row, .parts = 1, .problem = random_product(row, random)};
     carat_gemm_problem *p = &work.problem;
     carat_type scalar_type = carat_scalar_type(p->type_cd);
-    bool plain = row->lanes_m > 0 && p->bias == CARAT_BIAS_NONE && p->activation == CARAT_ACTIVATION_NONE &&
+    bool plain = ends_plainly(row) && p->bias == CARAT_BIAS_NONE && p->activation == CARAT_ACTIVATION_NONE &&
                  random_one_in(random, 2);
     struct scalar alpha = plain ? scalar_of(scalar_type, -3) : scalar_create(scalar_type, random);
     struct scalar beta = plain ? scalar_of(scalar_type, 0) : scalar_create(scalar_type, random);

@@ -18,21 +18,17 @@
  *
  * All that a block needs of a short k is on the way before the first product: up to STAGES - 1 tiles.
  *
- * An operand's tile lies in shared memory as its memory does, and lanes read single doubles from it, as f64_tensor.cu
- * describes; lines are PAD doubles longer than a multiple of 16, or of 8 for columns of 8, so that what half a warp reads lies
- * in different banks.
+ * An operand's tile lies in shared memory as its memory does (tile_copy.h), and lanes read single doubles from it, as
+ * f64_tensor.cu describes: half a warp at a time, from different banks.
  *
  * Needs: sm_90; any shape and layout, bases at whole elements.
  */
 #include "kernel.h"
 
 #include "store_sum.h"
-
-#define LARGER(x, y) ((x) > (y) ? (x) : (y))
+#include "tile_copy.h"
 
 enum {
-    SIZE = sizeof(element),
-    PIECE = 16 / SIZE, /* doubles of a copy */
     MMA_M = 16,
     MMA_N = 8,
     MMA_K = 8,
@@ -42,20 +38,15 @@ enum {
     WARPS = WARPS_M * (TILE_N / WARP_N), /* of a slice */
     SLICE_K = TILE_K / SLICES,
     STEPS = SLICE_K / MMA_K, /* of a slice */
-    PAD = 4,
-    SUM_PITCH = TILE_M + 2, /* doubles from column to column of sums: lanes write to different banks */
+    SUM_PITCH = TILE_M + 2,  /* doubles from column to column of sums: lanes write to different banks */
     COLUMN_STEP = THREADS_X / TILE_M, /* columns of D from one element of a thread to its next, */
     THREAD_ELEMENTS = (TILE_N + COLUMN_STEP - 1) / COLUMN_STEP,
     BAND = 8
 };
 
-/* Doubles from line to line of a tile that is `side` rows (columns of B) high; and of all of it, either way. */
-#define PITCH(side, along_k) (((along_k) ? TILE_K : (side)) + PAD)
-#define AREA(side) LARGER((side)*PITCH(side, 1), TILE_K *PITCH(side, 0))
-
 typedef struct stage {
-    __align__(16) double a[AREA(TILE_M)];
-    __align__(16) double b[AREA(TILE_N)];
+    __align__(16) element a[AREA(TILE_M)];
+    __align__(16) element b[AREA(TILE_N)];
 } stage;
 
 typedef union shared_memory {
@@ -71,74 +62,6 @@ static_assert(TILE_K % 16 == 0 && SLICE_K * SLICES == TILE_K && SLICE_K % MMA_K 
 static_assert(STAGES >= 2, "what is filled is not what is multiplied");
 static_assert(COLUMN_STEP * TILE_M == THREADS_X, "a thread's elements are of one row");
 static_assert(sizeof(shared_memory) == SHARED_BYTES, "the row asks for the shared memory that is used");
-
-static __device__ inline int within(int64_t number, int least, int most)
-{
-    return number < least ? least : number > most ? most : (int)number;
-}
-
-/* ---- Copies --------------------------------------------------------------------------------- */
-
-/* So many pieces of a line are copied by neighbouring threads, and so many lines at a time. */
-#define PIECES(side, along_k) (((along_k) ? TILE_K : (side)) / PIECE)
-#define LINES(side, along_k) ((along_k) ? (side) : TILE_K)
-#define LINE_STEP(side, along_k) (THREADS_X / PIECES(side, along_k))
-
-#define COVERS(side, along_k)                                                                                \
-    (THREADS_X % PIECES(side, along_k) == 0 && LINES(side, along_k) % LINE_STEP(side, along_k) == 0)
-
-static_assert(COVERS(TILE_M, 1) && COVERS(TILE_M, 0) && COVERS(TILE_N, 1) && COVERS(TILE_N, 0),
-              "threads copy all of a tile");
-
-/* What a thread copies of an operand's tiles: the same piece of every so many lines. */
-typedef struct walk {
-    const char *from; /* its first piece, in the tile that comes next */
-    int64_t pitch;    /* bytes from line to line of memory */
-    int line;         /* its first line, */
-    int at;           /* and its first double there */
-    int count;        /* of the tile's rows (columns of B), how many lie inside */
-    int by_pieces;    /* whether all pieces begin at 16 bytes */
-} walk;
-
-/* `first` is the first row of the tile, of `all` that there are. */
-static __device__ __forceinline__ walk walk_of(const void *matrix, int64_t ld, int64_t first, int64_t all,
-                                               int64_t k, int side, int along_k)
-{
-    const char *from = (const char *)matrix + (along_k ? first * ld + k : first + k * ld) * SIZE;
-    walk w;
-    w.pitch = ld * SIZE;
-    w.line = (int)threadIdx.x / PIECES(side, along_k);
-    w.at = (int)threadIdx.x % PIECES(side, along_k) * PIECE;
-    w.count = within(all - first, 0, side);
-    w.by_pieces = ((uintptr_t)from | (uintptr_t)w.pitch) % 16 == 0;
-    w.from = from + w.line * w.pitch + w.at * SIZE;
-    return w;
-}
-
-/* Starts the copies of the next tile, of which k_left k are there, and goes on to the one after it. Zeros fill the rest. */
-static __device__ __forceinline__ void copy_tile(double *to, walk *w, int k_left, int side, int along_k)
-{
-    const int step = LINE_STEP(side, along_k);
-    const int pitch = PITCH(side, along_k);
-    int lines = (along_k ? w->count : k_left) - w->line;
-    int inside = within((along_k ? k_left : w->count) - w->at, 0, PIECE);
-    double *place = to + w->line * pitch + w->at;
-    const char *from = w->from;
-    if (w->by_pieces) {
-#pragma unroll
-        for (int line = 0; line < LINES(side, along_k); line += step) {
-            copy_async_16(place + line * pitch, from + line * w->pitch, line < lines ? inside * SIZE : 0);
-        }
-    } else {
-#pragma unroll 2
-        for (int line = 0; line < LINES(side, along_k); line += step) {
-            int here = line < lines ? inside : 0;
-            copy_async_8(place + line * pitch, from + line * w->pitch, here >= 1 ? SIZE : 0);
-            copy_async_8(place + line * pitch + 1, from + line * w->pitch + SIZE, here >= 2 ? SIZE : 0);
-        }
-    }
-    w->from += along_k ? TILE_K * SIZE : TILE_K * w->pitch;
-}
 
 /* ---- Sums ----------------------------------------------------------------------------------- */
 
