@@ -470,7 +470,7 @@ static carat_status keep_grids(const struct learning *learning, struct tuning_ta
     return CARAT_OK;
 }
 
-static bool same_shape(const struct tuning_line *x, const struct tuning_line *y)
+bool tuning_same_shape(const struct tuning_line *x, const struct tuning_line *y)
 {
     return memcmp(x->sizes, y->sizes, sizeof(x->sizes)) == 0 && x->batch == y->batch && x->type == y->type &&
            x->accuracy == y->accuracy && x->trans_a == y->trans_a && x->trans_b == y->trans_b;
@@ -496,7 +496,7 @@ static carat_status learn_ways(struct learning *learning, struct tuning_table *t
     tuning_apply(table, &traits);
     for (int i = 0; i < learning->whole_count && fits; i++) {
         const struct tuning_line *line = &learning->whole[i];
-        if (i == 0 || !same_shape(line, line - 1)) {
+        if (i == 0 || !tuning_same_shape(line, line - 1)) {
             carat_gemm_problem described = tuning_whole_problem(line);
             is_problem = problem_check(&described, &problem) == CARAT_OK;
             if (is_problem) {

@@ -92,6 +92,9 @@ carat_gemm_problem tuning_problem(const struct kernel *kernel, bool trans_a, boo
 /* The problem of a whole way, as tightly packed. */
 carat_gemm_problem tuning_whole_problem(const struct tuning_line *line);
 
+/* Whether two whole ways are of the same problem. */
+bool tuning_same_shape(const struct tuning_line *x, const struct tuning_line *y);
+
 /* ---- Tables ---- */
 
 /*

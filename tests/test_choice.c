@@ -39,12 +39,6 @@ struct judged {
     double ratios[10000];
 };
 
-static bool same_shape(const struct tuning_line *x, const struct tuning_line *y)
-{
-    return memcmp(x->sizes, y->sizes, sizeof(x->sizes)) == 0 && x->batch == y->batch && x->type == y->type &&
-           x->accuracy == y->accuracy && x->trans_a == y->trans_a && x->trans_b == y->trans_b;
-}
-
 static bool is_way(const struct tuning_line *line, const struct candidate *way, const char marks[2])
 {
     return line->kernel == way->kernel && memcmp(line->packs, marks, sizeof(line->packs)) == 0 &&
@@ -105,7 +99,7 @@ static carat_status gather(void *context, const struct tuning_head *head, const 
     struct judged *judged = context;
     (void)head;
     if (line->whole && line->kernel) {
-        if (judged->count > 0 && !same_shape(line, &judged->ways[0])) {
+        if (judged->count > 0 && !tuning_same_shape(line, &judged->ways[0])) {
             next_shape(judged);
         }
         assert_true(judged->count < MOST_WAYS);
