@@ -1,5 +1,5 @@
-# carat_tuning_tables(FILE LEARN): writes a C file with what the program LEARN makes of every table of tuning/, as
-# carat_tunings; of none where LEARN is "".
+# carat_tuning_tables(FILE LEARN [HOW]): writes a C file with what the program LEARN makes of every table of tuning/, as
+# carat_tunings; of none where LEARN is "". HOW is an argument of LEARN's behind these.
 
 function(carat_tuning_tables file learn)
     set(tables "")
@@ -15,11 +15,11 @@ function(carat_tuning_tables file learn)
         file(STRINGS ${table} device REGEX "^device " LIMIT_COUNT 1)
         get_filename_component(name ${table} NAME_WE)
         string(REGEX REPLACE "^device +" "" device "${device}")
-        set("image_of_${device}" ${PROJECT_BINARY_DIR}/tuning/${name}.image)
+        set("image_of_${device}" ${CMAKE_CURRENT_BINARY_DIR}/tuning/${name}.image)
     endforeach()
     foreach(table IN LISTS tables)
         get_filename_component(name ${table} NAME_WE)
-        set(image ${PROJECT_BINARY_DIR}/tuning/${name}.image)
+        set(image ${CMAKE_CURRENT_BINARY_DIR}/tuning/${name}.image)
         set(base "")
         file(STRINGS ${table} over REGEX "^over " LIMIT_COUNT 1)
         if(over)
@@ -28,8 +28,8 @@ function(carat_tuning_tables file learn)
         endif()
         add_custom_command(
             OUTPUT ${image}
-            COMMAND ${CMAKE_COMMAND} -E make_directory ${PROJECT_BINARY_DIR}/tuning
-            COMMAND ${learn} ${table} ${image} ${base}
+            COMMAND ${CMAKE_COMMAND} -E make_directory ${CMAKE_CURRENT_BINARY_DIR}/tuning
+            COMMAND ${learn} ${table} ${image} ${ARGN} ${base}
             DEPENDS ${learn} ${table} ${base}
             COMMENT "Learning from tuning/${name}.txt"
             VERBATIM)

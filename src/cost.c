@@ -157,6 +157,7 @@ double candidate_cycles(const struct search *search, struct candidate *candidate
     }
     double cutoff = search_cutoff(search, candidate);
     double least = least_left(traits);
+    candidate->foreseen = cycles;
     candidate->memory_cycles = memory_difference(search, candidate);
     cycles *=
         way_factor(search->near, candidate, cycles, fmin(cutoff - candidate->memory_cycles, cutoff / least));

@@ -9,6 +9,7 @@
 #include "cost.h"
 #include "rows.h"
 #include "treatments.h"
+#include "way_features.h"
 
 /* What a table's times of products have in them beside: the launch. */
 #define LAUNCH_CYCLES 2500.0
@@ -126,6 +127,27 @@ double way_factor(struct ways_near *near, struct candidate *candidate, double fo
     }
     candidate->corrected = candidate->corrected || factor != 1;
     return factor;
+}
+
+double tree_factor(const struct device_traits *traits, const struct problem *p,
+                   const struct candidate *candidate)
+{
+    const struct trees *trees = traits->tuning ? tuning_trees(traits->tuning) : NULL;
+    if (!trees || candidate->timed) {
+        return 1;
+    }
+    const struct way_place place = place_of_way(p, candidate);
+    const struct way_case asked = {.traits = traits,
+                                   .problem = p,
+                                   .place = &place,
+                                   .way = candidate,
+                                   .row = ways_row(tuning_ways(traits->tuning), candidate->kernel),
+                                   .foreseen = candidate->foreseen,
+                                   .factor =
+                                       (candidate->cycles - candidate->memory_cycles) / candidate->foreseen};
+    float features[WAY_FEATURES];
+    way_features(&asked, features);
+    return fmin(fmax(exp((double)trees_sum(trees, features)), LEAST_BY_TREES), 1 / LEAST_BY_TREES);
 }
 
 /* ---- What a table is read with ---- */

@@ -149,11 +149,13 @@ struct candidate {
     int64_t left_at;
     int64_t packed_bytes;  /* with the verdicts and what is spoiled */
     int64_t partial_bytes; /* bare sums, or what clusters hand to each other */
-    double cycles;         /* of the whole, by the model */
-    double memory_cycles; /* of them, what another memory than that of the device whose times they are adds */
-    bool corrected;       /* by a table that knows the row */
-    bool surveyed;        /* the table knows the row's times, by itself or of this very problem */
-    bool timed;           /* this way itself, of this very problem */
+    double cycles;         /* of the whole, by the model and all that was measured */
+    double foreseen;       /* the same, but for what whole ways took, and what another memory makes of it */
+    double
+        memory_cycles; /* of cycles, what another memory than that of the device whose times they are adds */
+    bool corrected;    /* by a table that knows the row */
+    bool surveyed;     /* the table knows the row's times, by itself or of this very problem */
+    bool timed;        /* this way itself, of this very problem */
 };
 
 /*

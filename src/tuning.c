@@ -48,6 +48,7 @@ struct tuning_table {
     const float (*values)[MOST_POINTS]; /* logarithms of factors at the knots of each grid */
     void *memory;                       /* in which both are; NULL: they lie in an image */
     struct ways *ways;                  /* what whole ways say; NULL: nothing */
+    struct trees trees;                 /* a count of 0: none */
     const char *device;                 /* of which it is in the library, or that to which it adds; NULL */
     const char *relative;               /* the same, where it is another one than this; NULL */
     double memory_share;                /* as in device_traits: of that whose memory is in its times */
@@ -243,7 +244,7 @@ void tuning_close(struct tuning_table *table)
 
 /* ---- Images ---- */
 
-/* What an image begins with; the grids' numbers and values follow, and what the ways say. */
+/* What an image begins with; the grids' numbers and values follow, the trees, and what the ways say. */
 struct image_head {
     char device[128];
     char over[128]; /* another device, to whose table it added; "": none */
@@ -251,6 +252,7 @@ struct image_head {
     int32_t multiprocessors;
     int32_t slots;
     int32_t grids;
+    int32_t has_trees;
     int32_t has_ways;
     float memory_promised; /* of this device, as in device_traits */
     float
@@ -272,6 +274,7 @@ bool tuning_write_image(const struct tuning_table *table, const struct device_tr
                               .multiprocessors = traits->multiprocessors,
                               .slots = grid_slots(),
                               .grids = grid_count(table),
+                              .has_trees = table->trees.count > 0,
                               .has_ways = table->ways != NULL,
                               .memory_promised = (float)traits->memory_promised,
                               .memory_share =
@@ -281,6 +284,7 @@ bool tuning_write_image(const struct tuning_table *table, const struct device_tr
     return fwrite(&head, sizeof(head), 1, file) == 1 &&
            fwrite(table->grids, sizeof(*table->grids), (size_t)head.slots, file) == (size_t)head.slots &&
            fwrite(table->values, sizeof(*table->values), (size_t)head.grids, file) == (size_t)head.grids &&
+           (!head.has_trees || trees_write(&table->trees, file)) &&
            (!table->ways || ways_write(table->ways, file));
 }
 
@@ -326,8 +330,12 @@ static carat_status table_of_image(const unsigned char *image, enum kinship kins
     }
     made->grids = (const int32_t *)(head + 1);
     made->values = (const float(*)[MOST_POINTS])(made->grids + head->slots);
+    const unsigned char *behind = (const unsigned char *)(made->values + head->grids);
+    if (head->has_trees) {
+        behind = trees_of_image(behind, &made->trees);
+    }
     if (head->has_ways) {
-        made->ways = ways_of_image((const unsigned char *)(made->values + head->grids));
+        made->ways = ways_of_image(behind);
     }
     if (head->has_ways && !made->ways) {
         free(made);
@@ -554,6 +562,7 @@ carat_status tuning_parse(const struct device_traits *traits, const char *name, 
         made->relative = learning.base->relative;
         made->memory_share = learning.base->memory_share;
         made->adds = true;
+        made->trees = learning.base->trees;
     }
     if (status == CARAT_OK && (learning.whole_count > 0 || learning.base)) {
         status = learn_ways(&learning, made, head.clock);
@@ -580,6 +589,13 @@ bool tuning_knows(const struct tuning_table *table, const struct kernel *kernel)
 }
 
 const struct ways *tuning_ways(const struct tuning_table *table) { return table->ways; }
+
+const struct trees *tuning_trees(const struct tuning_table *table)
+{
+    return table->trees.count > 0 ? &table->trees : NULL;
+}
+
+void tuning_plant(struct tuning_table *table, const struct trees *trees) { table->trees = *trees; }
 
 void tuning_leave_out(struct tuning_table *table)
 {

@@ -30,6 +30,7 @@
 
 #include "carat/carat.h"
 #include "catalog.h"
+#include "trees.h"
 #include "ways.h"
 
 struct device_traits;
@@ -147,6 +148,15 @@ double tuning_factor(const struct tuning_table *table, const struct kernel *kern
 
 /* The whole ways that were measured; NULL where there are none. */
 const struct ways *tuning_ways(const struct tuning_table *table);
+
+/*
+ * What is left over where all that was measured near has been said; NULL where there are none: only the build has the time to
+ * grow them, so a text has none, and an image may.
+ */
+const struct trees *tuning_trees(const struct tuning_table *table);
+
+/* Gives a table trees, which have to stay. */
+void tuning_plant(struct tuning_table *table, const struct trees *trees);
 
 /* Leaves out those of the very problem that is planned, see ways_leave_out(). */
 void tuning_leave_out(struct tuning_table *table);

@@ -31,6 +31,13 @@
 #define MOST_TIMED_PARTS 64 /* more are too many numbers to time each */
 #define GUESSED 1.3         /* so much longer than it is foreseen such a way may take all the same */
 
+/* Ways that may be the best, and wait for a second look: the better the first ones are, the fewer it takes. */
+enum { SHORTLIST = 8 };
+struct shortlist {
+    struct candidate ways[SHORTLIST];
+    int count;
+};
+
 /* ---- One way ---- */
 
 /* What a way may take of workspace. */
@@ -144,10 +151,17 @@ static bool is_unsurveyed(const struct candidate *candidate)
     return candidate->parts > MOST_TIMED_PARTS || !candidate->surveyed;
 }
 
+/* Ways of more cycles before the trees are asked are not the best with what they say either. */
+static double most_before_trees(const struct search *search)
+{
+    return search->shortlist ? search->best.cycles / LEAST_BY_TREES : search->best.cycles;
+}
+
 double search_cutoff(const struct search *search, const struct candidate *candidate)
 {
     bool is_shown = search->visitor != NULL;
-    return is_shown || is_unsurveyed(candidate) || !search->best.kernel ? INFINITY : search->best.cycles;
+    return is_shown || is_unsurveyed(candidate) || !search->best.kernel ? INFINITY
+                                                                        : most_before_trees(search);
 }
 
 /* What a way has to show for itself among those that were timed of the very problem. */
@@ -156,13 +170,63 @@ static double sure_cycles(const struct candidate *candidate)
     return candidate->timed ? candidate->cycles : candidate->cycles * GUESSED;
 }
 
+static void compete(struct search *search, const struct candidate *candidate)
+{
+    if (!search->best.kernel || candidate->cycles < search->best.cycles) {
+        search->best = *candidate;
+    }
+}
+
+/* What the trees say is looked up: a microsecond or two, so for as few as possible. */
+static struct candidate with_trees(const struct search *search, const struct candidate *candidate)
+{
+    struct candidate asked = *candidate;
+    asked.cycles *= tree_factor(search->traits, search->problem, candidate);
+    return asked;
+}
+
+/* Empties the shortlist: the ways that look best first, until no other can be the best. */
+static void settle_shortlist(struct search *search)
+{
+    struct shortlist *list = search->shortlist;
+    while (list && list->count > 0) {
+        int next = 0;
+        for (int i = 1; i < list->count; i++) {
+            next = list->ways[i].cycles < list->ways[next].cycles ? i : next;
+        }
+        if (search->best.kernel && list->ways[next].cycles >= most_before_trees(search)) {
+            list->count = 0;
+            return;
+        }
+        struct candidate asked = with_trees(search, &list->ways[next]);
+        compete(search, &asked);
+        list->ways[next] = list->ways[--list->count];
+    }
+}
+
+/* Puts a way on the shortlist, unless it cannot be the best. */
+static void shortlist(struct search *search, const struct candidate *candidate)
+{
+    struct shortlist *list = search->shortlist;
+    if (search->best.kernel && candidate->cycles >= most_before_trees(search)) {
+        return;
+    }
+    list->ways[list->count++] = *candidate;
+    if (list->count == SHORTLIST) {
+        settle_shortlist(search);
+    }
+}
+
 static void consider(struct search *search, const struct candidate *candidate)
 {
     if (search->visitor) {
-        search->visitor(search->context, candidate);
+        struct candidate asked = with_trees(search, candidate);
+        search->visitor(search->context, &asked);
     }
-    if (!search->best.kernel || candidate->cycles < search->best.cycles) {
-        search->best = *candidate;
+    if (search->shortlist && !candidate->timed) {
+        shortlist(search, candidate);
+    } else {
+        compete(search, candidate);
     }
     search->timed += candidate->timed;
     bool competes = candidate->timed || is_unsurveyed(candidate);
@@ -293,10 +357,16 @@ static void search_by_forecast(struct search *search)
 
 void search_all(struct search *search)
 {
+    struct shortlist list = {.count = 0};
+    bool has_trees = search->traits->tuning && tuning_trees(search->traits->tuning);
+    search->shortlist = has_trees ? &list : NULL;
     search_by_forecast(search);
     if (search->timed >= LEAST_TIMED) {
         search->best = search->best_timed;
+    } else {
+        settle_shortlist(search);
     }
+    search->shortlist = NULL;
 }
 
 struct search search_of(const struct device_traits *traits, const struct problem *p)

@@ -16,6 +16,7 @@ struct search {
     struct candidate best;       /* kernel NULL: none so far */
     struct candidate best_timed; /* of those timed of this very problem, and those that no survey comes to */
     int timed;                   /* how many were */
+    struct shortlist *shortlist; /* of ways that may be the best; NULL where they need no second look */
     plan_visitor *visitor;       /* is shown every candidate; NULL: nobody */
     void *context;
     struct ways_near *near; /* what was measured near of the row at hand; NULL: nothing */

@@ -90,6 +90,11 @@ static bool are_twins(const struct kernel *x, const struct kernel *y)
            x->k_limit == y->k_limit && x->shared_bytes == y->shared_bytes;
 }
 
+int ways_row(const struct ways *ways, const struct kernel *kernel)
+{
+    return ways->twins[kernel - carat_catalog];
+}
+
 /* The first bucket of a row and of what is done to A and B; that of shared tiles is the next. */
 static int bucket_of(const struct ways *ways, const struct kernel *kernel, const char packs[2])
 {
@@ -98,7 +103,7 @@ static int bucket_of(const struct ways *ways, const struct kernel *kernel, const
         const char *mark = packs[i] ? strchr(MARKS, packs[i]) : NULL;
         marks[i] = mark ? (int)(mark - MARKS) : 0;
     }
-    return ways->twins[kernel - carat_catalog] * BUCKETS_OF_ROW + (marks[0] * MARK_COUNT + marks[1]) * 2;
+    return ways_row(ways, kernel) * BUCKETS_OF_ROW + (marks[0] * MARK_COUNT + marks[1]) * 2;
 }
 
 static int bucket_count(void) { return carat_catalog_count * BUCKETS_OF_ROW; }

@@ -64,6 +64,9 @@ bool ways_add(struct ways *ways, const struct kernel *kernel, const struct way_p
  */
 bool ways_borrow(struct ways *ways, const struct ways *others, bool at_their_word);
 
+/* The number of the row whose ways stand for a row's: of rows of types that take as long as each other the first. */
+int ways_row(const struct ways *ways, const struct kernel *kernel);
+
 /* When all are there; before it, nothing may be asked. False without memory. */
 bool ways_sort(struct ways *ways);
 
