@@ -525,6 +525,7 @@ carat_status survey(struct stage *stage, const struct survey_options *options,
     struct surveyor surveyor = {.stage = stage, .options = options, .totals = totals};
     surveyor.traits = stage->place.device->traits;
     surveyor.traits.tuning = NULL;
+    surveyor.traits.memory_share = 1; /* the model alone tells what is worth measuring */
     struct jobs jobs = {0};
     double begin = now_seconds();
     carat_status status = list_jobs(&surveyor.traits, options->types, options->base, &jobs, totals);

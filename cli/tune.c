@@ -61,15 +61,16 @@ static carat_status read_lines(const char *path, struct tuning_head *head, struc
     return status;
 }
 
-/* The library's table, to which a new one is to add. */
+/* The library's table to which one adds, or a new one is to add. */
 static carat_status open_base(const struct device_traits *traits, struct tuning_head *head,
                               struct tuning_table **base)
 {
-    CARAT_TRY(tuning_open_shipped(traits, base));
+    const char *device = head->over[0] ? head->over : NULL;
+    CARAT_TRY(tuning_open_shipped(traits, device, base));
     if (!*base) {
         return fail(CARAT_INVALID_ARGUMENT,
-                    "there is nothing to add to: the library has no table for a device like %s",
-                    traits->name);
+                    "there is nothing to add to: the library has no table%s%s for a device like %s",
+                    device ? " of " : "", device ? device : "", traits->name);
     }
     snprintf(head->over, sizeof(head->over), "%s", tuning_device(*base));
     return CARAT_OK;

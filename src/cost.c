@@ -126,10 +126,25 @@ static double memory_difference(const struct search *search, const struct candid
                : 0;
 }
 
-/* How much of what was foreseen a faster memory leaves at least. */
-static double least_left(const struct device_traits *traits)
+/* All of them are as much more, or less, where nothing but memory is waited for: further than that no memory moves them. */
+double cycles_here(const struct device_traits *traits, const struct candidate *way, double there)
 {
-    return traits->memory_share > 1 ? 1 / traits->memory_share : 1;
+    double share = traits->memory_share;
+    if (share <= 0 || share == 1) {
+        return there;
+    }
+    double moved = there + way->memory_cycles;
+    return share < 1 ? fmin(moved, there / share) : fmax(moved, there / share);
+}
+
+double cycles_there(const struct device_traits *traits, const struct candidate *way, double here)
+{
+    double share = traits->memory_share;
+    if (share <= 0 || share == 1) {
+        return here;
+    }
+    double moved = here - way->memory_cycles;
+    return share < 1 ? fmax(moved, here * share) : fmin(moved, here * share);
 }
 
 /* ---- All of it ---- */
@@ -155,11 +170,9 @@ double candidate_cycles(const struct search *search, struct candidate *candidate
     } else if (candidate->pack) {
         cycles += packing_cycles(traits, p, candidate);
     }
-    double cutoff = search_cutoff(search, candidate);
-    double least = least_left(traits);
     candidate->foreseen = cycles;
     candidate->memory_cycles = memory_difference(search, candidate);
-    cycles *=
-        way_factor(search->near, candidate, cycles, fmin(cutoff - candidate->memory_cycles, cutoff / least));
-    return fmax(cycles + candidate->memory_cycles, cycles * least);
+    candidate->learned =
+        cycles * way_factor(search->near, candidate, cycles, search_cutoff(search, candidate));
+    return cycles_here(traits, candidate, candidate->learned);
 }

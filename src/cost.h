@@ -40,6 +40,15 @@ double reduce_cycles(const struct device_traits *traits, double partials, double
 /* A pack of so many columns of a length. */
 double pack_alone_cycles(const struct device_traits *traits, const struct tuning_line *line);
 
+/* ---- Another memory ---- */
+
+/*
+ * Of a way, what takes so many cycles on the device whose times it was foreseen by, with the memory of this one; and the other
+ * way round.
+ */
+double cycles_here(const struct device_traits *traits, const struct candidate *way, double there);
+double cycles_there(const struct device_traits *traits, const struct candidate *way, double here);
+
 /* ---- All steps ---- */
 
 double candidate_cycles(const struct search *search, struct candidate *candidate);

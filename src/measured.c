@@ -143,8 +143,7 @@ double tree_factor(const struct device_traits *traits, const struct problem *p,
                                    .way = candidate,
                                    .row = ways_row(tuning_ways(traits->tuning), candidate->kernel),
                                    .foreseen = candidate->foreseen,
-                                   .factor =
-                                       (candidate->cycles - candidate->memory_cycles) / candidate->foreseen};
+                                   .factor = candidate->learned / candidate->foreseen};
     float features[WAY_FEATURES];
     way_features(&asked, features);
     return fmin(fmax(exp((double)trees_sum(trees, features)), LEAST_BY_TREES), 1 / LEAST_BY_TREES);

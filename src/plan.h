@@ -150,12 +150,12 @@ struct candidate {
     int64_t packed_bytes;  /* with the verdicts and what is spoiled */
     int64_t partial_bytes; /* bare sums, or what clusters hand to each other */
     double cycles;         /* of the whole, by the model and all that was measured */
-    double foreseen;       /* the same, but for what whole ways took, and what another memory makes of it */
-    double
-        memory_cycles; /* of cycles, what another memory than that of the device whose times they are adds */
-    bool corrected;    /* by a table that knows the row */
-    bool surveyed;     /* the table knows the row's times, by itself or of this very problem */
-    bool timed;        /* this way itself, of this very problem */
+    double foreseen;       /* the same by the model and the grids, on the device whose times they are, */
+    double learned;        /* and by what whole ways took there */
+    double memory_cycles;  /* what the bytes that it moves take longer here: see cycles_here() */
+    bool corrected;        /* by a table that knows the row */
+    bool surveyed;         /* the table knows the row's times, by itself or of this very problem */
+    bool timed;            /* this way itself, of this very problem */
 };
 
 /*

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cost.h"
 #include "plan.h"
 #include "status.h"
 
@@ -254,6 +255,7 @@ struct image_head {
     int32_t grids;
     int32_t has_trees;
     int32_t has_ways;
+    int32_t adds;          /* to another table, be it of the same device */
     float memory_promised; /* of this device, as in device_traits */
     float
         memory_share; /* the same, of the device whose memory is in the times: that other one's, or this one's */
@@ -276,6 +278,7 @@ bool tuning_write_image(const struct tuning_table *table, const struct device_tr
                               .grids = grid_count(table),
                               .has_trees = table->trees.count > 0,
                               .has_ways = table->ways != NULL,
+                              .adds = table->adds,
                               .memory_promised = (float)traits->memory_promised,
                               .memory_share =
                                   (float)(table->relative ? table->memory_share : traits->memory_promised)};
@@ -364,8 +367,9 @@ static carat_status open_nearest(const struct device_traits *traits, const char 
         const struct image_head *head = (const struct image_head *)*image;
         enum kinship here = kinship_of(head, traits);
         double distance = memory_distance(head, traits);
-        bool is_nearer = here > *kinship || (here == *kinship && here != STRANGERS && distance < least);
-        if (is_nearer && (!device || strcmp(head->device, device) == 0)) {
+        bool is_nearer = here > *kinship || distance < least || (distance == least && head->adds);
+        bool is_asked_for = !device || strcmp(head->device, device) == 0;
+        if (here != STRANGERS && here >= *kinship && is_nearer && is_asked_for) {
             nearest = *image;
             *kinship = here;
             least = distance;
@@ -374,10 +378,11 @@ static carat_status open_nearest(const struct device_traits *traits, const char 
     return nearest ? table_of_image(nearest, *kinship, table) : CARAT_OK;
 }
 
-carat_status tuning_open_shipped(const struct device_traits *traits, struct tuning_table **table)
+carat_status tuning_open_shipped(const struct device_traits *traits, const char *device,
+                                 struct tuning_table **table)
 {
     enum kinship kinship;
-    return open_nearest(traits, NULL, &kinship, table);
+    return open_nearest(traits, device, &kinship, table);
 }
 
 /* ---- Learning from a text ---- */
@@ -484,13 +489,6 @@ bool tuning_same_shape(const struct tuning_line *x, const struct tuning_line *y)
            x->accuracy == y->accuracy && x->trans_a == y->trans_a && x->trans_b == y->trans_b;
 }
 
-/* How many times what is foreseen a way took in so many cycles, beside what another memory makes of it. */
-static double factor_of(const struct candidate *way, double cycles)
-{
-    const double least = 0.05;
-    return fmax(cycles - way->memory_cycles, least * cycles) / (way->cycles - way->memory_cycles);
-}
-
 /* Learns from the lines of whole ways what the model with the finished grids does not foresee. */
 static carat_status learn_ways(struct learning *learning, struct tuning_table *table, double clock)
 {
@@ -515,7 +513,7 @@ static carat_status learn_ways(struct learning *learning, struct tuning_table *t
         const struct way_place *place = is_problem ? way_find(&finder, line, &way) : NULL;
         if (place) {
             fits = ways_add(ways, line->kernel, place, line->parts, line->shares,
-                            factor_of(&way, line->microseconds * clock));
+                            cycles_there(&traits, &way, line->microseconds * clock) / way.foreseen);
             learning->is_empty = false;
         }
     }
@@ -618,7 +616,7 @@ carat_status tuning_open(const struct device_traits *traits, struct tuning_table
         free(text);
         return status;
     }
-    return tuning_open_shipped(traits, table);
+    return tuning_open_shipped(traits, NULL, table);
 }
 
 void tuning_apply(const struct tuning_table *table, struct device_traits *traits)

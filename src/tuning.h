@@ -109,8 +109,9 @@ carat_status tuning_open(const struct device_traits *traits, struct tuning_table
 /* Has a device plan by a table, which has to stay; NULL: by the model alone. */
 void tuning_apply(const struct tuning_table *table, struct device_traits *traits);
 
-/* The library's own table alone, whatever the environment says. */
-carat_status tuning_open_shipped(const struct device_traits *traits, struct tuning_table **table);
+/* The library's own table alone, whatever the environment says; that of a device of this name, or NULL: the nearest. */
+carat_status tuning_open_shipped(const struct device_traits *traits, const char *device,
+                                 struct tuning_table **table);
 
 /* The device of the library's table that this is, or adds to; NULL where it is of a file alone. */
 const char *tuning_device(const struct tuning_table *table);

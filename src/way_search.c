@@ -151,17 +151,22 @@ static bool is_unsurveyed(const struct candidate *candidate)
     return candidate->parts > MOST_TIMED_PARTS || !candidate->surveyed;
 }
 
-/* Ways of more cycles before the trees are asked are not the best with what they say either. */
-static double most_before_trees(const struct search *search)
+/* Of what whole ways say, the least that is left when all has been asked. */
+static double least_factor(const struct search *search) { return search->shortlist ? LEAST_BY_TREES : 1; }
+
+/* Whether a way can be the best, whatever the trees say. */
+static bool may_be_best(const struct search *search, const struct candidate *candidate)
 {
-    return search->shortlist ? search->best.cycles / LEAST_BY_TREES : search->best.cycles;
+    double least = cycles_here(search->traits, candidate, least_factor(search) * candidate->learned);
+    return !search->best.kernel || least < search->best.cycles;
 }
 
 double search_cutoff(const struct search *search, const struct candidate *candidate)
 {
-    bool is_shown = search->visitor != NULL;
-    return is_shown || is_unsurveyed(candidate) || !search->best.kernel ? INFINITY
-                                                                        : most_before_trees(search);
+    if (search->visitor || is_unsurveyed(candidate) || !search->best.kernel) {
+        return INFINITY;
+    }
+    return cycles_there(search->traits, candidate, search->best.cycles) / least_factor(search);
 }
 
 /* What a way has to show for itself among those that were timed of the very problem. */
@@ -177,15 +182,16 @@ static void compete(struct search *search, const struct candidate *candidate)
     }
 }
 
-/* What the trees say is looked up: a microsecond or two, so for as few as possible. */
+/* What the trees say is looked up: some microseconds, so for as few as possible. */
 static struct candidate with_trees(const struct search *search, const struct candidate *candidate)
 {
     struct candidate asked = *candidate;
-    asked.cycles *= tree_factor(search->traits, search->problem, candidate);
+    asked.learned *= tree_factor(search->traits, search->problem, candidate);
+    asked.cycles = cycles_here(search->traits, candidate, asked.learned);
     return asked;
 }
 
-/* Empties the shortlist: the ways that look best first, until no other can be the best. */
+/* Empties the shortlist, the ways that look best first: when they have been asked most others can no longer be the best. */
 static void settle_shortlist(struct search *search)
 {
     struct shortlist *list = search->shortlist;
@@ -194,12 +200,10 @@ static void settle_shortlist(struct search *search)
         for (int i = 1; i < list->count; i++) {
             next = list->ways[i].cycles < list->ways[next].cycles ? i : next;
         }
-        if (search->best.kernel && list->ways[next].cycles >= most_before_trees(search)) {
-            list->count = 0;
-            return;
+        if (may_be_best(search, &list->ways[next])) {
+            struct candidate asked = with_trees(search, &list->ways[next]);
+            compete(search, &asked);
         }
-        struct candidate asked = with_trees(search, &list->ways[next]);
-        compete(search, &asked);
         list->ways[next] = list->ways[--list->count];
     }
 }
@@ -208,7 +212,7 @@ static void settle_shortlist(struct search *search)
 static void shortlist(struct search *search, const struct candidate *candidate)
 {
     struct shortlist *list = search->shortlist;
-    if (search->best.kernel && candidate->cycles >= most_before_trees(search)) {
+    if (!may_be_best(search, candidate)) {
         return;
     }
     list->ways[list->count++] = *candidate;

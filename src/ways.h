@@ -59,8 +59,8 @@ bool ways_add(struct ways *ways, const struct kernel *kernel, const struct way_p
               bool shares, double factor);
 
 /*
- * Takes note of all that others know, which have to be sorted; what is added otherwise is known better, and takes the place
- * of the same way of the same problem. at_their_word: what was timed of a problem counts as timed here too. False without memory.
+ * Takes note of all that others know, which have to be sorted. at_their_word: what was timed of a problem counts as timed here
+ * too, and gives way to what is added otherwise of the same way and problem; else it is near, and no more. False without memory.
  */
 bool ways_borrow(struct ways *ways, const struct ways *others, bool at_their_word);
 

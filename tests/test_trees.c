@@ -182,7 +182,7 @@ static void visit(void *context, const struct candidate *way)
     const struct way_place place = place_of_way(visited->problem, way);
     struct ways_near near;
     ways_look_up(tuning_ways(table), way->kernel, &place, &near);
-    before.cycles = way->foreseen * ways_factor(&near, way->parts, way->stream_tiles > 0);
+    before.learned = before.cycles = way->foreseen * ways_factor(&near, way->parts, way->stream_tiles > 0);
     double factor = tree_factor(visited->traits, visited->problem, &before);
     visited->asked += factor != 1;
     visited->beyond += factor < LEAST_BY_TREES || factor > 1 / LEAST_BY_TREES;

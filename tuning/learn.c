@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cost.h"
 #include "grow.h"
 #include "held_out.h"
 #include "plan.h"
@@ -84,7 +85,7 @@ static void add_lesson(struct school *school, const struct tuning_line *line, do
                                    .foreseen = way->foreseen,
                                    .factor = ways_factor(&near, line->parts, line->shares)};
     way_features(&asked, &school->features[(size_t)school->count * WAY_FEATURES]);
-    double cycles = fmax(line->microseconds * clock - way->memory_cycles, 1);
+    double cycles = cycles_there(&school->traits, way, line->microseconds * clock);
     float left = (float)log(cycles / (way->foreseen * asked.factor));
     school->targets[school->count++] = fminf(fmaxf(left, -MOST_LEFT), MOST_LEFT);
 }

@@ -1,7 +1,7 @@
 /*
  * batch.cu - batches of small products of f32 by ordinary multiply-adds.
  *
- * Of 32x32x32 a multiprocessor needs 256 cycles to multiply and, at the memory's rate, 370 to read and write 12 KB: what counts
+ * Of 32x32x32 a multiprocessor needs 256 cycles to multiply and, at the memory's rate, 770 to read and write 12 KB: what counts
  * is that enough bytes are on the way. So a block has one tile and few registers, many blocks stand side by side, and
  * all of a short k goes past the registers into shared memory before the first product: up to STAGES tiles of k.
  *
