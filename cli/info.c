@@ -10,6 +10,8 @@
 #include "commands.h"
 #include "context.h"
 #include "options.h"
+#include "status.h"
+#include "tuning.h"
 
 /* How a number of carat_device_info is shown. */
 enum unit { PLAIN, BYTES, KILOHERTZ, BITS };
@@ -204,6 +206,19 @@ static void print_instructions(const struct device_traits *traits)
     print_line("instructions", text);
 }
 
+/* Where the times come from by which kernels are chosen. */
+static void times_words(const struct device_traits *traits, char *text, size_t size)
+{
+    const struct tuning_table *table = traits->tuning;
+    const char *relative = table ? tuning_relative(table) : NULL;
+    bool here = table && (!relative || tuning_adds(table));
+    snprintf(text, size, "%s%s%s%s", here ? "measured on this device" : "", here && relative ? ", and " : "",
+             relative ? "those of the " : "", relative ? relative : "");
+    if (!table) {
+        snprintf(text, size, "none: a model alone chooses");
+    }
+}
+
 static void print_device(const carat_device_info *info, const struct device_traits *traits)
 {
     char text[96];
@@ -232,6 +247,9 @@ static void print_device(const carat_device_info *info, const struct device_trai
     if (info->kind == CARAT_DEVICE_CUDA) {
         print_instructions(traits);
         print_kernels(traits);
+        char times[200];
+        times_words(traits, times, sizeof(times));
+        print_line("times of kernels", times);
     }
 }
 
@@ -259,22 +277,30 @@ static json_t *device_json(const carat_device_info *info, const struct device_tr
         }
         json_object_set_new(device, "instructions", names);
         json_object_set_new(device, "kernels", count_kernels(traits));
+        char times[200];
+        times_words(traits, times, sizeof(times));
+        json_object_set_new(device, "times", json_string(times));
     }
     return device;
 }
 
 /* ---- The command ------------------------------------------------------------------------------------ */
 
-static carat_status query(carat_device_kind kind, int index, carat_device_info *info,
-                          struct device_traits *traits)
+/* Shows a device: adds it to a list for programs, or prints it where there is none. */
+static carat_status show_device(carat_device_kind kind, int index, json_t *devices)
 {
     carat_context *context;
-    carat_status status = carat_context_create(kind, index, &context);
-    if (status == CARAT_OK) {
-        status = carat_device_query(context, info);
-        *traits = context->device->traits;
-        carat_context_destroy(context);
+    carat_device_info info;
+    CARAT_TRY(carat_context_create(kind, index, &context));
+    carat_status status = carat_device_query(context, &info);
+    const struct device_traits *traits = &context->device->traits;
+    if (status == CARAT_OK && devices) {
+        json_array_append_new(devices, device_json(&info, traits));
+    } else if (status == CARAT_OK) {
+        print_device(&info, traits);
+        printf("\n");
     }
+    carat_context_destroy(context);
     return status;
 }
 
@@ -304,7 +330,8 @@ int command_info(int argc, char **argv)
     const struct usage usage = {
         "carat info [--json]",
         "Shows the CPU and every CUDA device: what the driver tells, what is known of the architecture,\n"
-        "which instructions it has, and how many kernels of this build run on it.\n"
+        "which instructions it has, how many kernels of this build run on it, and whose times\n"
+        "these are chosen by.\n"
         "Without a GPU it says what is missing, and succeeds.",
         options,
         sizeof(options) / sizeof(options[0]),
@@ -321,17 +348,10 @@ int command_info(int argc, char **argv)
         printf("carat %s\n\n", carat_version());
     }
     for (int i = 0; i < 1 + cuda_count; i++) {
-        carat_device_info info;
-        struct device_traits traits;
         carat_device_kind kind = i == 0 ? CARAT_DEVICE_CPU : CARAT_DEVICE_CUDA;
         int index = i == 0 ? 0 : i - 1;
-        if (query(kind, index, &info, &traits) != CARAT_OK) {
+        if (show_device(kind, index, json ? devices : NULL) != CARAT_OK) {
             exit_code = command_failed("info", "%s:%d: %s", kind_name(kind), index, carat_last_message());
-        } else if (json) {
-            json_array_append_new(devices, device_json(&info, &traits));
-        } else {
-            print_device(&info, &traits);
-            printf("\n");
         }
     }
     const char *reason = NULL;

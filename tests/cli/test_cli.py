@@ -885,6 +885,21 @@ class Standin(Case):
             self.assertTrue(families)
             listed = ", ".join(f"{count} {family}" for family, count in families.items())
             self.assertIn(f"\n  {'kernels for ' + name:<31}{listed}\n", text)
+        self.assertIn(f"\n  {'times of kernels':<31}{devices[1]['times']}\n", text)
+
+    def test_info_names_the_device_whose_times_count(self):
+        self.environment.update(STANDIN_CAPABILITY="90", STANDIN_MULTIPROCESSORS="70", CARAT_TUNING="")
+        times = r"\n  times of kernels +%s\n"
+        self.assertRegex(self.carat("info").stdout, times % "none: a model alone chooses")
+        del self.environment["CARAT_TUNING"]
+        self.assertRegex(self.carat("info").stdout, times % "those of the NVIDIA H200")
+        table = self.path("table.txt")
+        for over, words in (("", "measured on this device"),
+                            ("over NVIDIA H200\n", "measured on this device, and those of the NVIDIA H200")):
+            with open(table, "w") as file:
+                file.write("carat-tuning 1\ndevice Stand-in 0\n%sclock 1000\nproduct simt_f32_32x32 NN 64 64 64 1\n" % over)
+            self.environment["CARAT_TUNING"] = table
+            self.assertRegex(self.carat("info").stdout, times % words)
 
     def test_products(self):
         m, n, k = 33, 21, 40
