@@ -341,6 +341,24 @@ static void each_allocation_fails(void **state)
     standin_reset();
 }
 
+/* What a driver does not know of the clocks and the memory it need not know; all else it must. */
+static void a_driver_may_know_less(void **state)
+{
+    (void)state;
+    enum { NEEDED = 6, ASKED_FOR = 9, INVALID_VALUE = 1 };
+    for (long nth = 1; nth <= ASKED_FOR + 1; ++nth) {
+        carat_context *context;
+        standin_reset();
+        standin_fail("cuDeviceGetAttribute", nth, INVALID_VALUE);
+        carat_status status = carat_context_create(CARAT_DEVICE_CUDA, 0, &context);
+        assert_int_equal(status, nth <= NEEDED ? CARAT_DEVICE_ERROR : CARAT_OK);
+        assert_int_equal(standin_failed() != NULL, nth <= ASKED_FOR);
+        carat_context_destroy(context);
+        assert_int_equal(standin_leaks() + standin_pushed(), 0);
+    }
+    standin_reset();
+}
+
 /* ---- Too little memory ---------------------------------------------------------------------- */
 
 static void little_device_memory(void **state)
@@ -547,6 +565,7 @@ int main(void)
         cmocka_unit_test(each_call_loses_the_device),
         cmocka_unit_test(each_call_fails_without_a_name),
         cmocka_unit_test(each_allocation_fails),
+        cmocka_unit_test(a_driver_may_know_less),
         cmocka_unit_test(little_device_memory),
         cmocka_unit_test(little_pinned_memory),
         cmocka_unit_test(each_kernel_loses_the_device),

@@ -175,6 +175,30 @@ int cuda_device_count(void)
     return 0;
 }
 
+/* What the memory gives, as far as the driver knows: 0 where it does not. */
+static carat_status read_memory_promised(struct cuda_device *device, int multiprocessors, double *promised)
+{
+    enum { MEMORY_KILOHERTZ, BUS_BITS, KILOHERTZ, COUNT };
+    static const CUdevice_attribute attributes[COUNT] = {
+        [MEMORY_KILOHERTZ] = CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE,
+        [BUS_BITS] = CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH,
+        [KILOHERTZ] = CU_DEVICE_ATTRIBUTE_CLOCK_RATE,
+    };
+    int values[COUNT] = {0};
+    for (int i = 0; i < COUNT; ++i) {
+        CUresult result = driver.cuDeviceGetAttribute(&values[i], attributes[i], device->handle);
+        if (result == CUDA_ERROR_INVALID_VALUE) { /* it may be gone one day */
+            values[i] = 0;
+        } else {
+            CARAT_TRY(driver_status(device, result, "cuDeviceGetAttribute"));
+        }
+    }
+    /* Of the memory's clock each edge transfers. */
+    double gigabytes = 2e3 * values[MEMORY_KILOHERTZ] * values[BUS_BITS] / 8 / 1e9;
+    *promised = memory_share_of(gigabytes, values[KILOHERTZ] / 1e3, multiprocessors);
+    return CARAT_OK;
+}
+
 /* What the device needs to know of itself before it has a context. */
 static carat_status read_traits(struct cuda_device *device)
 {
@@ -188,9 +212,6 @@ static carat_status read_traits(struct cuda_device *device)
         {CU_DEVICE_ATTRIBUTE_MAX_PITCH, 0},
         {CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING, 0},
         {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, 0},
-        {CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE, 0}, /* kHz, of two transfers each */
-        {CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH, 0},
-        {CU_DEVICE_ATTRIBUTE_CLOCK_RATE, 0},
     };
     CARAT_TRY(DRIVER(device, cuDeviceGet(&device->handle, device->index)));
     CARAT_TRY(DRIVER(device, cuDeviceGetName(device->name, sizeof(device->name), device->handle)));
@@ -198,13 +219,14 @@ static carat_status read_traits(struct cuda_device *device)
         CARAT_TRY(
             DRIVER(device, cuDeviceGetAttribute(&wanted[i].value, wanted[i].attribute, device->handle)));
     }
-    double gigabytes = 2e3 * wanted[6].value * wanted[7].value / 8 / 1e9;
+    double memory_promised;
+    CARAT_TRY(read_memory_promised(device, wanted[2].value, &memory_promised));
     device->base.traits = (struct device_traits){
         .kind = CARAT_DEVICE_CUDA,
         .compute_capability = wanted[0].value * 10 + wanted[1].value,
         .multiprocessors = wanted[2].value,
         .shared_bytes = wanted[5].value,
-        .memory_promised = memory_share_of(gigabytes, wanted[8].value / 1e3, wanted[2].value),
+        .memory_promised = memory_promised,
         .name = device->name,
     };
     device->max_pitch = (size_t)wanted[3].value;
