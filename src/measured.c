@@ -84,7 +84,7 @@ double idle_factor(const struct candidate *candidate)
     int64_t across = kernel->swapped ? ceiling(candidate->product.n, kernel->tile_n)
                                      : ceiling(candidate->product.m, kernel->tile_m);
     double cluster = kernel_cluster_blocks(kernel);
-    return across < cluster ? cluster / (double)across : 1;
+    return (double)across < cluster ? cluster / (double)across : 1;
 }
 
 /* ---- Whole ways ---- */

@@ -1467,12 +1467,15 @@ static bool check_packing(const struct kernel *row, const struct cpu_kernel *ker
     arguments.blocks_a = (int32_t)blocks_a;
     launch(row, kernel, blocks_a + blocks_b, &arguments, random);
     bool moved = !scalar_is_zero(&alpha, carat_scalar_type(result));
-    bool right = check_packed(row, &a, moved && packs_a) & check_packed(row, &b, moved && packs_b);
+    bool right = check_packed(row, &a, moved && packs_a);
+    right &= check_packed(row, &b, moved && packs_b);
     bool guards = buffer_destroy(&a.from.buffer);
     guards &= buffer_destroy(&a.to.buffer);
     guards &= buffer_destroy(&b.from.buffer);
     guards &= buffer_destroy(&b.to.buffer);
-    return right & (guards || wrong(row, "writes past a buffer")) & scalar_destroy(&alpha);
+    right &= guards || wrong(row, "writes past a buffer");
+    right &= scalar_destroy(&alpha);
+    return right;
 }
 
 /* ---- Splitting ------------------------------------------------------------------------------ */
@@ -1704,14 +1707,17 @@ static bool check_splitting(const struct kernel *row, const struct cpu_kernel *k
         expect_verdicts(row, &b, blocks_b, expected + blocks_a);
     }
     launch(row, kernel, blocks_a + blocks_b, &arguments, random);
-    bool right = check_parts(row, &a, read && splits_a) & check_parts(row, &b, read && splits_b);
+    bool right = check_parts(row, &a, read && splits_a);
+    right &= check_parts(row, &b, read && splits_b);
     right &= buffer_is_kept(&verdicts) || wrong(row, "gives a wrong verdict");
     bool guards = buffer_destroy(&a.from.buffer);
     guards &= buffer_destroy(&a.to.buffer);
     guards &= buffer_destroy(&b.from.buffer);
     guards &= buffer_destroy(&b.to.buffer);
     guards &= buffer_destroy(&verdicts);
-    return right & (guards || wrong(row, "writes past a buffer")) & scalar_destroy(&alpha);
+    right &= guards || wrong(row, "writes past a buffer");
+    right &= scalar_destroy(&alpha);
+    return right;
 }
 
 /* ---- Splitting into scaled f16 ----------------------------------------------------------------- */
@@ -1957,14 +1963,16 @@ static bool check_lifting(const struct kernel *row, const struct cpu_kernel *ker
         .slices = (int32_t)slices_of(k),
     };
     launch(row, kernel, blocks, &arguments, random);
-    bool right = check_lifted(row, &a, arguments.verdicts, read) &
-                 check_lifted(row, &b, arguments.verdicts + blocks_a, read);
+    bool right = check_lifted(row, &a, arguments.verdicts, read);
+    right &= check_lifted(row, &b, arguments.verdicts + blocks_a, read);
     right &= *arguments.left == 0 || wrong(row, "does not say that nothing is left so far");
     bool guards = lifted_destroy(&a);
     guards &= lifted_destroy(&b);
     guards &= buffer_destroy(&words);
     guards &= buffer_destroy(&left);
-    return right & (guards || wrong(row, "writes past a buffer")) & scalar_destroy(&alpha);
+    right &= guards || wrong(row, "writes past a buffer");
+    right &= scalar_destroy(&alpha);
+    return right;
 }
 
 bool kernel_check(const struct kernel *row, const struct cpu_kernel *kernel, struct random *random)
