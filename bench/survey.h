@@ -19,8 +19,7 @@ struct survey_options {
     double most_bytes;    /* of A, B and D */
     int64_t largest_side; /* 0: any */
     double slack; /* products that the model thinks take more than this times the best way are left out */
-    const struct tuning_table
-        *base; /* to which the table adds: rows that it knows are left out; NULL: to none */
+    const struct tuning_table *base; /* whose rows are left out: the table adds to it; NULL: to none */
 };
 
 /* Whole ways to do problems: drawn at random, or given. */

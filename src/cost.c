@@ -126,7 +126,7 @@ static double memory_difference(const struct search *search, const struct candid
                : 0;
 }
 
-/* All of them are as much more, or less, where nothing but memory is waited for: further than that no memory moves them. */
+/* Where nothing but memory is waited for, all cycles are so many times as many: no memory changes more than that. */
 double cycles_here(const struct device_traits *traits, const struct candidate *way, double there)
 {
     double share = traits->memory_share;

@@ -257,8 +257,7 @@ struct image_head {
     int32_t has_ways;
     int32_t adds;          /* to another table, be it of the same device */
     float memory_promised; /* of this device, as in device_traits */
-    float
-        memory_share; /* the same, of the device whose memory is in the times: that other one's, or this one's */
+    float memory_share;    /* the same of that whose memory is in the times */
 };
 
 static int grid_count(const struct tuning_table *table)
@@ -403,15 +402,18 @@ static carat_status keep_whole(struct learning *learning, const struct tuning_li
     return CARAT_OK;
 }
 
-/* The table to which another one adds. */
-static carat_status open_base(struct learning *learning, const char *device)
+/* The table to which one of this device adds, if it says so. */
+static carat_status open_base(struct learning *learning, const struct tuning_head *head)
 {
     enum kinship kinship;
-    CARAT_TRY(open_nearest(&learning->traits, device, &kinship, &learning->base));
+    if (!head->over[0] || learning->base) {
+        return CARAT_OK;
+    }
+    CARAT_TRY(open_nearest(&learning->traits, head->over, &kinship, &learning->base));
     if (!learning->base) {
         return fail(CARAT_INVALID_ARGUMENT,
                     "the table adds to that of %s, but the library has none for a device like this one",
-                    device);
+                    head->over);
     }
     learning->base_at_its_word = kinship != SAME_KIND;
     learning->is_empty = false;
@@ -425,9 +427,7 @@ static carat_status take_line(void *context, const struct tuning_head *head, con
     if (!line->kernel || strcmp(head->device, learning->traits.name) != 0) {
         return CARAT_OK;
     }
-    if (head->over[0] && !learning->base) {
-        CARAT_TRY(open_base(learning, head->over));
-    }
+    CARAT_TRY(open_base(learning, head));
     if (line->whole) {
         return keep_whole(learning, line);
     }
@@ -548,9 +548,8 @@ carat_status tuning_parse(const struct device_traits *traits, const char *name, 
     carat_status status = made && learning.lessons
                               ? tuning_read(name, text, length, take_line, &learning, &head)
                               : fail(CARAT_OUT_OF_HOST_MEMORY, "no memory for a tuning table");
-    bool is_bare = status == CARAT_OK && !learning.base && strcmp(head.device, traits->name) == 0;
-    if (is_bare && head.over[0]) { /* there was no line that would have opened it */
-        status = open_base(&learning, head.over);
+    if (status == CARAT_OK && strcmp(head.device, traits->name) == 0) {
+        status = open_base(&learning, &head); /* no line may have asked for it */
     }
     if (status == CARAT_OK) {
         status = keep_grids(&learning, made);

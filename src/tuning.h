@@ -99,12 +99,19 @@ bool tuning_same_shape(const struct tuning_line *x, const struct tuning_line *y)
 /* ---- Tables ---- */
 
 /*
- * The table for a CUDA device: that of the file in the environment's CARAT_TUNING, else of those in the library the
- * nearest one: for a device of this name, capability and number of multiprocessors, else for one of this capability and as many,
- * else for one of this capability and about as many; of several, that whose memory is most like this one's. NULL in *table where there is none, where CARAT_TUNING is empty, and
- * on failure.
+ * The table for a CUDA device: that of the file in the environment's CARAT_TUNING, else the library's nearest: of a device of
+ * this name, capability and number of multiprocessors, else of this capability and number, else of this capability and about as
+ * many; of several that whose memory is most like this one's. NULL in *table where there is none, where CARAT_TUNING is empty,
+ * and on failure.
  */
 carat_status tuning_open(const struct device_traits *traits, struct tuning_table **table);
+
+/*
+ * The same of a text; NULL where it has nothing for this device. One that adds to the library's table of a device much like
+ * this one has all of that, and its own times come first; CARAT_INVALID_ARGUMENT where the library has none.
+ */
+carat_status tuning_parse(const struct device_traits *traits, const char *name, const char *text,
+                          size_t length, struct tuning_table **table);
 
 /* Has a device plan by a table, which has to stay; NULL: by the model alone. */
 void tuning_apply(const struct tuning_table *table, struct device_traits *traits);
@@ -124,13 +131,6 @@ bool tuning_adds(const struct tuning_table *table);
 
 /* Whether there are times of a row by itself. */
 bool tuning_knows(const struct tuning_table *table, const struct kernel *kernel);
-
-/*
- * The same of a text; NULL where it has nothing for this device. One that adds to the library's table of a device much like
- * this one has all of that, and its own times come first; CARAT_INVALID_ARGUMENT where the library has none.
- */
-carat_status tuning_parse(const struct device_traits *traits, const char *name, const char *text,
-                          size_t length, struct tuning_table **table);
 
 /* NULL is allowed. */
 void tuning_close(struct tuning_table *table);
@@ -152,7 +152,7 @@ const struct ways *tuning_ways(const struct tuning_table *table);
 
 /*
  * What is left over where all that was measured near has been said; NULL where there are none: only the build has the time to
- * grow them, so a text has none, and an image may.
+ * grow them, so a text has at most those of the table to which it adds.
  */
 const struct trees *tuning_trees(const struct tuning_table *table);
 

@@ -237,16 +237,6 @@ KERNEL __launch_bounds__(THREADS_X, MIN_BLOCKS) KERNEL_NAME(const gemm_arguments
                  walk_of(of_a, arguments.lda, share.row, arguments.m, share.k_begin, TILE_M, a_along_k),     \
                  walk_of(of_b, arguments.ldb, share.column, arguments.n, share.k_begin, TILE_N, b_along_k),  \
                  length, a_along_k, b_along_k)
-    if (arguments.trans_a) {
-        if (arguments.trans_b) {
-            SUM_PRODUCTS(1, 0);
-        } else {
-            SUM_PRODUCTS(1, 1);
-        }
-    } else if (arguments.trans_b) {
-        SUM_PRODUCTS(0, 0);
-    } else {
-        SUM_PRODUCTS(0, 1);
-    }
+    SUM_BY_LAYOUT(arguments, SUM_PRODUCTS);
     store(&arguments, &share, sum);
 }

@@ -98,4 +98,20 @@ static __device__ __forceinline__ void copy_tile(element *to, walk *w, int k_lef
     w->from += along_k ? TILE_K * SIZE : TILE_K * w->pitch;
 }
 
+/* sums(a_along_k, b_along_k), a macro, of how the operands lie: so each layout has code of its own. */
+#define SUM_BY_LAYOUT(gemm, sums)                                                                            \
+    do {                                                                                                     \
+        if ((gemm).trans_a) {                                                                                \
+            if ((gemm).trans_b) {                                                                            \
+                sums(1, 0);                                                                                  \
+            } else {                                                                                         \
+                sums(1, 1);                                                                                  \
+            }                                                                                                \
+        } else if ((gemm).trans_b) {                                                                         \
+            sums(0, 0);                                                                                      \
+        } else {                                                                                             \
+            sums(0, 1);                                                                                      \
+        }                                                                                                    \
+    } while (0)
+
 #endif
