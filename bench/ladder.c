@@ -8,6 +8,7 @@
 #include "contender.h"
 #include "problem.h"
 #include "report.h"
+#include "rows.h"
 
 static bool in_list(const char *list, int number)
 {
@@ -93,9 +94,8 @@ double rung_traffic_bytes(int number, const struct kernel *kernel, int64_t m, in
     if (number <= 2) {
         return 2.0 * (double)m * (double)n * (double)k * size + written;
     }
-    int64_t blocks = kernel->cluster > 1 ? kernel->cluster : 1;
-    int64_t tile_m = kernel->tile_m * (kernel->swapped ? 1 : blocks);
-    int64_t tile_n = kernel->tile_n * (kernel->swapped ? blocks : 1);
+    int64_t tile_m = (int64_t)kernel->tile_m * kernel_cluster_m(kernel);
+    int64_t tile_n = (int64_t)kernel->tile_n * kernel_cluster_n(kernel);
     int64_t tiles_m = (m + tile_m - 1) / tile_m;
     int64_t tiles_n = (n + tile_n - 1) / tile_n;
     return ((double)m * (double)tiles_n + (double)n * (double)tiles_m) * (double)k * size + written;

@@ -7,6 +7,7 @@
 
 #include "device.h"
 #include "progress.h"
+#include "rows.h"
 #include "status.h"
 #include "tune.h"
 
@@ -110,10 +111,9 @@ static bool lines_equal(const struct tuning_line *x, const struct tuning_line *y
 /* The m and n of about so many blocks: about square, or a part of a tile wide, along n where lean is negative. */
 static void spread_blocks(const struct kernel *kernel, double blocks, double lean, int64_t *m, int64_t *n)
 {
-    int cluster = kernel->cluster > 1 ? kernel->cluster : 1;
-    int64_t unit_m = (int64_t)kernel->tile_m * (kernel->swapped ? 1 : cluster);
-    int64_t unit_n = (int64_t)kernel->tile_n * (kernel->swapped ? cluster : 1);
-    blocks = fmax(1, blocks / cluster);
+    int64_t unit_m = (int64_t)kernel->tile_m * kernel_cluster_m(kernel);
+    int64_t unit_n = (int64_t)kernel->tile_n * kernel_cluster_n(kernel);
+    blocks = fmax(1, blocks / kernel_cluster_blocks(kernel));
     double square = fmax(1, round(sqrt(blocks * (double)unit_n / (double)unit_m)));
     /* No more blocks than that: one more would be another wave. */
     double tiles_m = lean > 0 ? 1 : lean < 0 ? floor(blocks) : square;

@@ -11,6 +11,7 @@
 #include "options.h"
 #include "progress.h"
 #include "report.h"
+#include "rows.h"
 #include "shapes.h"
 #include "status.h"
 
@@ -125,8 +126,8 @@ static void print_candidate(const struct place *place, const struct plan *plan,
     if (candidate->bare) {
         snprintf(sums, sizeof(sums), "%s", candidate->parts > 1 ? ", parts added" : ", sums finished");
     } else if (candidate->stream_tiles > 0) {
-        int cluster = row->cluster > 1 ? row->cluster : 1;
-        snprintf(sums, sizeof(sums), ", %lld tiles shared", (long long)candidate->stream_tiles * cluster);
+        snprintf(sums, sizeof(sums), ", %lld tiles shared",
+                 (long long)candidate->stream_tiles * kernel_cluster_blocks(row));
     }
     printf("%-30s %-12s %5d %8lld %7.2f %9.2f %5.0f%% %9s  ", row->name, tile, candidate->parts,
            (long long)candidate->blocks, waves_of(traits, candidate), candidate->cycles / megahertz,

@@ -138,13 +138,12 @@ static double load_cycles(const struct kernel *kernel, const struct problem *p)
 /* The share of its unit's rate, or of the read ceiling, that a row reaches. */
 static double rate_of(const struct kernel *kernel) { return (kernel->rate > 0 ? kernel->rate : 50) / 100.0; }
 
-/* Bytes that a block asks for of one k: of an operand that `sharing` blocks of a cluster share, its part. */
-static double bytes_of_k(const struct kernel *kernel, const struct problem *p, int sharing)
+/* Bytes of one k that come to a block; or that it asks for, which of an operand that its cluster shares is a part. */
+static double bytes_of_k(const struct kernel *kernel, const struct problem *p, bool asked)
 {
-    double wide_m = fmin(kernel->tile_m, (double)p->m);
-    double wide_n = fmin(kernel->tile_n, (double)p->n);
-    double elements = kernel->swapped ? wide_m / sharing + wide_n : wide_m + wide_n / sharing;
-    return elements * (double)carat_type_size(p->type_a);
+    double wide_m = fmin(kernel->tile_m, (double)p->m) / (asked ? kernel_cluster_n(kernel) : 1);
+    double wide_n = fmin(kernel->tile_n, (double)p->n) / (asked ? kernel_cluster_m(kernel) : 1);
+    return (wide_m + wide_n) * (double)carat_type_size(p->type_a);
 }
 
 /*
@@ -154,12 +153,12 @@ static double bytes_of_k(const struct kernel *kernel, const struct problem *p, i
 static double fetch_cycles(const struct kernel *kernel, const struct problem *p)
 {
     if (!kernel->tensor_maps) {
-        return bytes_of_k(kernel, p, 1) / CACHE_RATE;
+        return bytes_of_k(kernel, p, false) / CACHE_RATE;
     }
     bool on_lines = p->lda * (int64_t)carat_type_size(p->type_a) % CACHE_LINE == 0 &&
                     p->ldb * (int64_t)carat_type_size(p->type_b) % CACHE_LINE == 0;
-    double requests = bytes_of_k(kernel, p, kernel_cluster_blocks(kernel)) / ENGINE_RATE_OFF_LINES;
-    return fmax(bytes_of_k(kernel, p, 1) / ENGINE_RATE, on_lines ? 0 : requests);
+    double requests = bytes_of_k(kernel, p, true) / ENGINE_RATE_OFF_LINES;
+    return fmax(bytes_of_k(kernel, p, false) / ENGINE_RATE, on_lines ? 0 : requests);
 }
 
 /* ---- Tiles, whole and shared ---- */

@@ -81,8 +81,8 @@ double corrected_reduce(const struct device_traits *traits, const struct problem
 double idle_factor(const struct candidate *candidate)
 {
     const struct kernel *kernel = candidate->kernel;
-    int64_t across = kernel->swapped ? ceiling(candidate->product.n, kernel->tile_n)
-                                     : ceiling(candidate->product.m, kernel->tile_m);
+    int64_t across = kernel_cluster_n(kernel) > 1 ? ceiling(candidate->product.n, kernel->tile_n)
+                                                  : ceiling(candidate->product.m, kernel->tile_m);
     double cluster = kernel_cluster_blocks(kernel);
     return (double)across < cluster ? cluster / (double)across : 1;
 }

@@ -229,12 +229,21 @@ int kernel_most_resident(const struct kernel *kernel)
 
 int kernel_cluster_blocks(const struct kernel *kernel) { return kernel->cluster > 1 ? kernel->cluster : 1; }
 
+/* Along the instruction's rows, or along its columns where these are what they have in common. */
+int kernel_cluster_m(const struct kernel *kernel)
+{
+    return kernel->swapped == kernel->shares_rows ? kernel_cluster_blocks(kernel) : 1;
+}
+int kernel_cluster_n(const struct kernel *kernel)
+{
+    return kernel->swapped == kernel->shares_rows ? 1 : kernel_cluster_blocks(kernel);
+}
+
 bool kernel_count_blocks(const struct kernel *kernel, const struct problem *p, int parts, int64_t *blocks)
 {
-    int cluster = kernel_cluster_blocks(kernel);
-    int64_t tiles_m = ceiling(p->m, (int64_t)kernel->tile_m * (kernel->swapped ? 1 : cluster));
-    int64_t tiles_n = ceiling(p->n, (int64_t)kernel->tile_n * (kernel->swapped ? cluster : 1));
-    int64_t count = cluster;
+    int64_t tiles_m = ceiling(p->m, (int64_t)kernel->tile_m * kernel_cluster_m(kernel));
+    int64_t tiles_n = ceiling(p->n, (int64_t)kernel->tile_n * kernel_cluster_n(kernel));
+    int64_t count = kernel_cluster_blocks(kernel);
     return !__builtin_mul_overflow(count, tiles_m, &count) &&
            !__builtin_mul_overflow(count, tiles_n, &count) &&
            !__builtin_mul_overflow(count, (int64_t)parts, &count) &&

@@ -74,6 +74,10 @@ int kernel_most_resident(const struct kernel *kernel);
 
 int kernel_cluster_blocks(const struct kernel *kernel);
 
+/* Those of them that stand side by side along m, and have B in common; and along n, which have A. One of the two is 1. */
+int kernel_cluster_m(const struct kernel *kernel);
+int kernel_cluster_n(const struct kernel *kernel);
+
 /* Tiles of the whole product, whole clusters of them; false where there are more than a grid can have. */
 bool kernel_count_blocks(const struct kernel *kernel, const struct problem *p, int parts, int64_t *blocks);
 

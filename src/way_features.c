@@ -74,6 +74,7 @@ void way_features(const struct way_case *asked, float features[WAY_FEATURES])
         (float)kernel->consumers,
         (float)kernel->min_blocks,
         (float)kernel->cluster,
+        (float)kernel_cluster_m(kernel),
         (float)kernel->swapped,
         (float)kernel->layout,
         (float)kernel->warp_m,

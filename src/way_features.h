@@ -4,7 +4,7 @@
 
 #include "plan.h"
 
-enum { WAY_FEATURES = 45 };
+enum { WAY_FEATURES = 46 };
 
 /*
  * A way to do a problem, of which `foreseen` cycles are foreseen, of them `factor` times as many by what was measured near:

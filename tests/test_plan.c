@@ -44,8 +44,9 @@ static int64_t ceiling(int64_t x, int64_t y) { return x / y + (x % y != 0); }
 static int64_t blocks_of(const struct kernel *kernel, const struct problem *p, int parts)
 {
     int64_t cluster = kernel->cluster > 1 ? kernel->cluster : 1;
-    int64_t tile_m = kernel->tile_m * (kernel->swapped ? 1 : cluster);
-    int64_t tile_n = kernel->tile_n * (kernel->swapped ? cluster : 1);
+    bool along_m = kernel->swapped == kernel->shares_rows;
+    int64_t tile_m = kernel->tile_m * (along_m ? cluster : 1);
+    int64_t tile_n = kernel->tile_n * (along_m ? 1 : cluster);
     return ceiling(p->m, tile_m) * ceiling(p->n, tile_n) * cluster * parts * p->batch;
 }
 

@@ -19,7 +19,8 @@
  * A stage holds TILE_K = 128 bytes of k of both operands, under the 128-byte swizzle, along k or across as they
  * lie in memory. The instruction reads 16-bit types across as well; rows of f32 that lie across each thread fetches itself,
  * and hands over in registers (fetch_rows()). The CLUSTER blocks of a cluster stand side by side along the rows and
- * have the columns' operand in common: each loads its share of that for all of them.
+ * have the columns' operand in common: each loads its share of that for all of them. With SHARES_ROWS=1 they stand along the
+ * columns, and have the rows in common.
  *
  *                  columns (shared)                        a cluster of 2, tiles of 128 x 256:
  *             +-----------------------+                    each block loads 128 rows of its own
@@ -84,8 +85,6 @@
 #define ROWS_ACROSS (!B_ALONG_K)
 #define COLUMNS_ACROSS (!A_ALONG_K)
 #define TILE_ROWS TILE_N
-#define CLUSTER_M TILE_M
-#define CLUSTER_N (TILE_N * CLUSTER)
 #else
 #define WGMMA_N TILE_N
 #define WGMMA_TYPE_A ELEMENT
@@ -93,8 +92,17 @@
 #define ROWS_ACROSS (!A_ALONG_K)
 #define COLUMNS_ACROSS (!B_ALONG_K)
 #define TILE_ROWS TILE_M
+#endif
+
+#ifndef SHARES_ROWS
+#define SHARES_ROWS 0
+#endif
+#if SWAPPED == SHARES_ROWS
 #define CLUSTER_M (TILE_M * CLUSTER)
 #define CLUSTER_N TILE_N
+#else
+#define CLUSTER_M TILE_M
+#define CLUSTER_N (TILE_N * CLUSTER)
 #endif
 
 /* The rows of a tile that a consumer has, and how many consumers work on one. */
@@ -163,6 +171,16 @@
 #define COMPENSATES (PLANES == 3 && WGMMA_N <= 64)
 
 /*
+ * Where a thread has registers for the unit's sums twice, those of one stage are moved while the next is multiplied. Else
+ * the unit has nothing to do for as long as both consumers move at the same time, and they fall into step often.
+ */
+#if MOVES_SUMS && WGMMA_N <= 128 && (PLANES == 1 || WGMMA_N == 128)
+#define OVERLAPS_MOVES 1
+#else
+#define OVERLAPS_MOVES 0
+#endif
+
+/*
  * Registers in which results wait to be stored while the next tile is multiplied: half as many as the tile has sums are
  * to spare (a few more where the width is no multiple of 64), for all of its 16-bit results or the last of its 32-bit
  * ones: pieces of 64 16-bit results along m, or of 32. Not where moved sums or fetched rows take the registers, nor where
@@ -199,7 +217,8 @@ static_assert(sizeof(element) == 2 || !COLUMNS_ACROSS, "only columns of 16-bit t
 static_assert(sizeof(element) == 2 || !ROWS_ACROSS || FETCHES_ROWS, "8-bit rows may not lie across");
 static_assert(!FETCHES_ROWS || CONSUMERS == 2, "while a warpgroup fetches the other multiplies");
 static_assert(!COLUMNS_ACROSS || WGMMA_N % ACROSS == 0, "columns that lie across come in whole boxes");
-static_assert(COLUMNS_ACROSS || WGMMA_N % (8 * CLUSTER) == 0, "each block loads whole atoms");
+static_assert(COLUMNS_ACROSS || SHARES_ROWS || WGMMA_N % (8 * CLUSTER) == 0, "each block loads whole atoms");
+static_assert(ROWS_ACROSS || !SHARES_ROWS || TILE_ROWS % (8 * CLUSTER) == 0, "each block loads whole atoms");
 
 typedef struct stage {
     unsigned char rows[PLANES][ROWS_BYTES];
@@ -272,12 +291,20 @@ static __device__ inline void load_rows(uint32_t to, const tensor_map *map, uint
     }
 }
 
-/* The first of the columns that block `rank` of the cluster loads for all; where they lie across, in whole boxes. */
-static __device__ inline int own_columns(uint32_t rank)
+/*
+ * Of `count` rows or columns the first that block `rank` of a cluster loads, where `blocks` of it share them; where they lie
+ * across, in whole boxes.
+ */
+static __device__ inline int own_share(int count, int across, int blocks, uint32_t rank)
 {
-    const int unit = COLUMNS_ACROSS ? ACROSS : WGMMA_N / CLUSTER;
-    return (int)rank * (WGMMA_N / unit) / CLUSTER * unit;
+    const int unit = across ? ACROSS : count / blocks;
+    return (int)rank * (count / unit) / blocks * unit;
 }
+
+/* How many blocks have the rows in common, and how many the columns; and the rank of one among them. */
+#define ROW_SHARERS (SHARES_ROWS ? CLUSTER : 1)
+#define COLUMN_SHARERS (SHARES_ROWS ? 1 : CLUSTER)
+#define RANK_AMONG(sharers, rank) ((sharers) > 1 ? (rank) : 0)
 
 /* Addresses of barriers and of what a stage holds, of the block's shared memory at `base`. */
 #define FULL(base, number) ((base) + (uint32_t) __builtin_offsetof(shared_memory, full) + (number)*8u)
@@ -315,15 +342,19 @@ static __device__ inline void produce(const tensor_gemm_arguments *arguments, sh
     const tensor_map *column_map = SWAPPED ? &arguments->a : &arguments->b;
     int row_problems = (SWAPPED ? gemm->stride_b : gemm->stride_a) != 0;
     int column_problems = (SWAPPED ? gemm->stride_a : gemm->stride_b) != 0;
-    int columns_begin = own_columns(rank);
-    int columns_count = own_columns(rank + 1) - columns_begin;
+    uint32_t row_rank = RANK_AMONG(ROW_SHARERS, rank);
+    uint32_t column_rank = RANK_AMONG(COLUMN_SHARERS, rank);
+    int rows_begin = own_share(TILE_ROWS, ROWS_ACROSS, ROW_SHARERS, row_rank);
+    int rows_count = own_share(TILE_ROWS, ROWS_ACROSS, ROW_SHARERS, row_rank + 1) - rows_begin;
+    int columns_begin = own_share(WGMMA_N, COLUMNS_ACROSS, COLUMN_SHARERS, column_rank);
+    int columns_count = own_share(WGMMA_N, COLUMNS_ACROSS, COLUMN_SHARERS, column_rank + 1) - columns_begin;
     position at = {0, 0};
     int tells = places_come(gemm, reads);
     walk way = walk_begin(arguments, reads);
     piece work;
     for (uint32_t number = 0; walk_on(arguments, &way, &work, reads); ++number) {
         place here = place_of_piece(arguments, &work, rank);
-        int row = SWAPPED ? here.column : here.row;
+        int row = (SWAPPED ? here.column : here.row) + rows_begin;
         int column = (SWAPPED ? here.row : here.column) + columns_begin;
         int row_plane = (row_problems ? here.problem : 0) * PLANES;
         int column_plane = (column_problems ? here.problem : 0) * PLANES;
@@ -363,10 +394,10 @@ static __device__ inline void produce(const tensor_gemm_arguments *arguments, sh
                 mbarrier_arrive_expect(full, sizeof(stage));
 #pragma unroll
                 for (int plane = 0; plane < PLANES; ++plane) {
-                    load_rows(ROWS_OF(to, plane), row_map, full, ROWS_ACROSS, TILE_ROWS, row, k,
-                              row_plane + plane, 1);
+                    load_rows(ROWS_OF(to, plane) + (uint32_t)rows_begin * K_BYTES, row_map, full, ROWS_ACROSS,
+                              rows_count, row, k, row_plane + plane, ROW_SHARERS);
                     load_rows(COLUMNS_OF(to, plane) + (uint32_t)columns_begin * K_BYTES, column_map, full,
-                              COLUMNS_ACROSS, columns_count, column, k, column_plane + plane, CLUSTER);
+                              COLUMNS_ACROSS, columns_count, column, k, column_plane + plane, COLUMN_SHARERS);
                 }
             }
             k += TILE_K;
@@ -655,35 +686,29 @@ static __device__ __forceinline__ void end_step_before(consumer_state *self, uin
 
 /* What sums are moved from, and what is known of the way. */
 typedef struct moved_sums {
-    wgmma_sum part[WGMMA_SUMS]; /* the unit's, of a stage */
+    wgmma_sum part[1 + OVERLAPS_MOVES][WGMMA_SUMS]; /* the unit's, of a stage each */
 #if COMPENSATES
     int compensates;
     wgmma_sum excess[WGMMA_SUMS]; /* what sum has more than was added to it */
 #endif
 } moved_sums;
 
-/* Multiplies the stage that is next, and moves its sums; 0: the tile is left alone, and no stage of it follows. */
-static __device__ __forceinline__ int move_step(wgmma_sum sum[WGMMA_SUMS], moved_sums *moved,
-                                                consumer_state *self)
+/* Starts the instructions of the stage that is next, as soon as it is there, and says which one it is. */
+static __device__ __forceinline__ uint32_t start_part(wgmma_sum part[WGMMA_SUMS], consumer_state *self)
 {
-    wgmma_sum *part = moved->part;
+    uint32_t stage = self->at.stage;
     await_stage(self->places, self->at);
-#if SCALED
-    float factors[COLUMN_BLOCKS];
-    if (read_factors(factors, self->shared->factors[self->at.stage], self->number)) {
-        spoil(sum);
-        release(self->places, self->at.stage);
-        step_on(&self->at);
-        return 0;
-    }
-#endif
     wgmma_hold(part);
     wgmma_fence();
-    multiply_stage(part, self->places, self->at.stage, 0);
-    wgmma_wait(0);
-    wgmma_hold(part);
-    release(self->places, self->at.stage);
+    multiply_stage(part, self->places, stage, 0);
     step_on(&self->at);
+    return stage;
+}
+
+/* Adds a stage's sums to the tile's; with scaled planes by the factors that stand beside the stage. */
+static __device__ __forceinline__ void move_part(wgmma_sum sum[WGMMA_SUMS], moved_sums *moved,
+                                                 wgmma_sum part[WGMMA_SUMS], const float *factors)
+{
 #if SCALED
 #pragma unroll
     for (int i = 0; i < WGMMA_SUMS; ++i) {
@@ -698,8 +723,93 @@ static __device__ __forceinline__ int move_step(wgmma_sum sum[WGMMA_SUMS], moved
 #else
     add(sum, part);
 #endif
+    (void)moved;
+    (void)factors;
+}
+
+/* Multiplies the stage that is next, and moves its sums; 0: the tile is left alone, and no stage of it follows. */
+static __device__ __forceinline__ int move_step(wgmma_sum sum[WGMMA_SUMS], moved_sums *moved,
+                                                consumer_state *self)
+{
+    float *factors = 0;
+#if SCALED
+    float of_stage[COLUMN_BLOCKS];
+    await_stage(self->places, self->at);
+    if (read_factors(of_stage, self->shared->factors[self->at.stage], self->number)) {
+        spoil(sum);
+        release(self->places, self->at.stage);
+        step_on(&self->at);
+        return 0;
+    }
+    factors = of_stage;
+#endif
+    uint32_t stage = start_part(moved->part[0], self);
+    wgmma_wait(0);
+    wgmma_hold(moved->part[0]);
+    release(self->places, stage);
+    move_part(sum, moved, moved->part[0], factors);
     return 1;
 }
+
+#if OVERLAPS_MOVES
+
+/* Moves what the instructions of `stage` have left, which are over. A tile that is left alone has none here. */
+static __device__ __forceinline__ void end_part(wgmma_sum sum[WGMMA_SUMS], moved_sums *moved, int which,
+                                                const consumer_state *self, uint32_t stage)
+{
+    wgmma_hold(moved->part[which]);
+    float *factors = 0;
+#if SCALED
+    float of_stage[COLUMN_BLOCKS];
+    read_factors(of_stage, self->shared->factors[stage], self->number);
+    factors = of_stage;
+    __syncwarp(); /* all have read them before one says so */
+#endif
+    release(self->places, stage);
+    move_part(sum, moved, moved->part[which], factors);
+}
+
+/* Sums `steps` stages more: while the sums of one are moved the unit has the next to multiply. */
+static __device__ __forceinline__ void move_steps(wgmma_sum sum[WGMMA_SUMS], moved_sums *moved,
+                                                  consumer_state *self, uint32_t steps)
+{
+    if (steps == 0) {
+        return;
+    }
+    uint32_t first = start_part(moved->part[0], self);
+#pragma unroll 1
+    for (; steps > 2; steps -= 2) {
+        uint32_t second = start_part(moved->part[1], self);
+        wgmma_wait(1);
+        end_part(sum, moved, 0, self, first);
+        first = start_part(moved->part[0], self);
+        wgmma_wait(1);
+        end_part(sum, moved, 1, self, second);
+    }
+    if (steps == 2) {
+        uint32_t second = start_part(moved->part[1], self);
+        wgmma_wait(1);
+        end_part(sum, moved, 0, self, first);
+        wgmma_wait(0);
+        end_part(sum, moved, 1, self, second);
+    } else {
+        wgmma_wait(0);
+        end_part(sum, moved, 0, self, first);
+    }
+}
+
+#else
+
+static __device__ __forceinline__ void move_steps(wgmma_sum sum[WGMMA_SUMS], moved_sums *moved,
+                                                  consumer_state *self, uint32_t steps)
+{
+#pragma unroll 1
+    for (; steps > 0; --steps) {
+        move_step(sum, moved, self);
+    }
+}
+
+#endif
 
 #endif
 
@@ -717,22 +827,18 @@ static __device__ __forceinline__ void sum_products(wgmma_sum sum[WGMMA_SUMS], c
     moved.compensates = self->arguments->gemm.verdict.long_k;
     clear(moved.excess);
 #endif
+    /* The first step at least: it tells whether the tile is left alone. */
 #pragma unroll 1
-    while (self->waits > 0) {
+    do {
         if (steps > 0) {
             steps = move_step(sum, &moved, self) ? steps - 1 : 0;
         }
         do_what_waits(self);
-    }
+    } while (self->waits > 0);
     self->at.stage = keep(self->at.stage);
     self->at.parity = keep(self->at.parity);
     steps = keep(steps);
-#pragma unroll 1
-    for (; steps > 0; --steps) {
-        if (!move_step(sum, &moved, self)) {
-            break;
-        }
-    }
+    move_steps(sum, &moved, self, steps);
 #elif FETCHES_ROWS
     uint32_t loaded[STEPS][4] = {{0}}; /* or ptxas spills one of them */
     clear(sum);

@@ -125,8 +125,8 @@ static __device__ inline place place_of_piece(const tensor_gemm_arguments *argum
 {
     block_share share = share_of_tile(&arguments->gemm, BAND, work->tile, CLUSTER_M, CLUSTER_N);
     place here;
-    here.row = (int32_t)share.row + (SWAPPED ? 0 : (int32_t)rank * TILE_M);
-    here.column = (int32_t)share.column + (SWAPPED ? (int32_t)rank * TILE_N : 0);
+    here.row = (int32_t)share.row + (CLUSTER_M > TILE_M ? (int32_t)rank * TILE_M : 0);
+    here.column = (int32_t)share.column + (CLUSTER_N > TILE_N ? (int32_t)rank * TILE_N : 0);
     here.problem = (int32_t)share.problem;
     here.part = share.part;
     return here;

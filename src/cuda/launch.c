@@ -101,9 +101,8 @@ static carat_status multiply_launch(struct cuda_device *device, const struct pla
                                     CUdeviceptr partials, CUstream stream)
 {
     /* A cluster's tile is several side by side. */
-    int64_t side_by_side = kernel->cluster > 1 ? kernel->cluster : 1;
-    int64_t tiles_m = divide_up(problem->m, kernel->tile_m * (kernel->swapped ? 1 : side_by_side));
-    int64_t tiles_n = divide_up(problem->n, kernel->tile_n * (kernel->swapped ? side_by_side : 1));
+    int64_t tiles_m = divide_up(problem->m, (int64_t)kernel->tile_m * kernel_cluster_m(kernel));
+    int64_t tiles_n = divide_up(problem->n, (int64_t)kernel->tile_n * kernel_cluster_n(kernel));
     int64_t blocks;
     if (tiles_m > INT32_MAX || tiles_n > INT32_MAX || __builtin_mul_overflow(tiles_m, tiles_n, &blocks) ||
         __builtin_mul_overflow(blocks, plan->parts, &blocks) ||

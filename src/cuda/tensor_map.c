@@ -7,6 +7,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "rows.h"
 #include "status.h"
 
 #define ROW_BYTES 128  /* of a box under the 128-byte swizzle */
@@ -125,12 +126,11 @@ static carat_status make_maps(struct cuda_device *device, const struct kernel *k
                               const struct problem *product, const gemm_arguments *gemm,
                               tensor_gemm_arguments *arguments)
 {
-    /* The blocks of a cluster load their shares of what the instruction has as its columns. */
-    int64_t cluster = kernel->cluster > 1 ? kernel->cluster : 1;
+    /* The blocks of a cluster load their shares of what they have in common. */
     struct boxed a = operand_of(kernel, gemm->a, problem_extent_a(product), product->type_a, product->trans_a,
-                                kernel->tile_m / (kernel->swapped ? cluster : 1));
+                                kernel->tile_m / kernel_cluster_n(kernel));
     struct boxed b = operand_of(kernel, gemm->b, problem_extent_b(product), product->type_b,
-                                !product->trans_b, kernel->tile_n / (kernel->swapped ? 1 : cluster));
+                                !product->trans_b, kernel->tile_n / kernel_cluster_m(kernel));
     struct boxed d = destination_of(kernel, product, gemm);
     /* What the engine stores ends at whole pieces of 16 bytes, were it beyond the matrix. */
     bool whole = d.extent.rows * (int64_t)d.extent.element_bytes % MAP_ALIGNMENT == 0;

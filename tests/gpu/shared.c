@@ -2,6 +2,7 @@
 #include "shared.h"
 
 #include "problem.h"
+#include "rows.h"
 
 struct search {
     const struct kernel *row;
@@ -27,8 +28,6 @@ bool shared_way(const struct device_traits *traits, const struct problem *proble
     return search.found;
 }
 
-static int64_t ceiling(int64_t length, int64_t unit) { return (length + unit - 1) / unit; }
-
 /* A length of so many units, the last of them often not whole. */
 static int64_t tailed(struct random *random, int64_t units, int64_t unit)
 {
@@ -42,8 +41,8 @@ static int64_t tailed(struct random *random, int64_t units, int64_t unit)
 static void choose_sizes(struct random *random, const struct kernel *row, const struct device_traits *traits,
                          enum shared_size size, carat_gemm_problem *p, int64_t *batch)
 {
-    int64_t unit_m = row->tile_m * (int64_t)(row->swapped || row->cluster < 1 ? 1 : row->cluster);
-    int64_t unit_n = row->tile_n * (int64_t)(!row->swapped || row->cluster < 1 ? 1 : row->cluster);
+    int64_t unit_m = row->tile_m * (int64_t)kernel_cluster_m(row);
+    int64_t unit_n = row->tile_n * (int64_t)kernel_cluster_n(row);
     int64_t clusters = kernel_clusters(row, traits);
     int64_t least = ceiling(clusters, 4);
     int64_t tiles = random_between(random, least, size == SHARED_LEAST ? least + 3 : clusters * 5 / 2);
