@@ -37,6 +37,9 @@
  *     consumer 0   | multiply 0 | store 0 ...  | multiply 2 | store 2 ...
  *     consumer 1                | multiply 1   | store 1 ...             | multiply 3
  *
+ * With SHARES_K=1 both consumers multiply the same tile, each every other step of its k, and one adds the other's sums to its
+ * own: where rows are fetched a tile of 64 of them has instructions of twice as many columns then.
+ *
  * With STREAM=1 the tiles that would make up a last, partly idle wave can be dealt out by their steps of k instead,
  * each cluster an equal share ("stream-K", Osama et al., PPoPP 2023): see wgmma_walk.h.
  *
@@ -109,8 +112,11 @@
 #ifndef TURNS
 #define TURNS 0
 #endif
-#define CONSUMERS_OF_TILE (TURNS ? 1 : CONSUMERS)
-#define FIRST_ROW(consumer) (TURNS ? 0 : (consumer)*64)
+#ifndef SHARES_K
+#define SHARES_K 0
+#endif
+#define CONSUMERS_OF_TILE (TURNS || SHARES_K ? 1 : CONSUMERS)
+#define FIRST_ROW(consumer) (TURNS || SHARES_K ? 0 : (consumer)*64)
 /* Rows that lie across, of a type that the instruction does not read across: threads fetch them. */
 #define FETCHES_ROWS (ROWS_ACROSS && ELEMENT == ELEMENT_F32)
 #if ROWS_ACROSS && !FETCHES_ROWS
@@ -216,6 +222,9 @@ static_assert(THREADS_X == WARPGROUP * (CONSUMERS + 1), "one more warpgroup for 
 static_assert(sizeof(element) == 2 || !COLUMNS_ACROSS, "only columns of 16-bit types may lie across");
 static_assert(sizeof(element) == 2 || !ROWS_ACROSS || FETCHES_ROWS, "8-bit rows may not lie across");
 static_assert(!FETCHES_ROWS || CONSUMERS == 2, "while a warpgroup fetches the other multiplies");
+#if SHARES_K && (!FETCHES_ROWS || STREAM || CLUSTER > 1 || TURNS || STAGES % 2 != 0)
+#error "steps in turn are of whole tiles whose rows are fetched, and each consumer has every other stage for itself"
+#endif
 static_assert(!COLUMNS_ACROSS || WGMMA_N % ACROSS == 0, "columns that lie across come in whole boxes");
 static_assert(COLUMNS_ACROSS || SHARES_ROWS || WGMMA_N % (8 * CLUSTER) == 0, "each block loads whole atoms");
 static_assert(ROWS_ACROSS || !SHARES_ROWS || TILE_ROWS % (8 * CLUSTER) == 0, "each block loads whole atoms");
@@ -231,6 +240,9 @@ typedef struct shared_memory {
     stage stages[STAGES];
     unsigned char buffers[STORING_GROUPS][BUFFERS][BUFFER_BYTES]; /* on D's way to memory */
     float bias[CONSUMERS][WGMMA_N > 64 ? WGMMA_N : 64];
+#if SHARES_K
+    wgmma_sum handed[WGMMA_SUMS][WARPGROUP]; /* consumer 1's sums of a tile, for consumer 0 */
+#endif
     place places[PLACES]; /* of the pieces of work, in turn, from the producer to the consumers */
 #if SCALED
     float factors[STAGES][FACTORS]; /* of the blocks of rows, then of columns; NaN: the tile is left alone */
@@ -642,6 +654,55 @@ static __device__ __forceinline__ void do_what_waits(consumer_state *self)
 
 #endif
 
+#if SHARES_K
+
+/*
+ * Of a tile's steps those of this consumer: the ones whose stages are its own. Each looks at its own alone, for who passes
+ * stages by could take one's last phase but one for the next. Goes to the first of them.
+ */
+static __device__ inline uint32_t own_steps(consumer_state *self, uint32_t steps)
+{
+    uint32_t passed = self->at.stage % 2 != (uint32_t)self->number;
+    if (passed) {
+        step_on(&self->at);
+    }
+    return (steps + 1 - passed) / 2;
+}
+
+/* Barriers at which sums are there, and have been taken. */
+#define SUMS_ARE_HANDED (1 + CONSUMERS)
+#define SUMS_ARE_TAKEN (2 + CONSUMERS)
+
+/* Hands consumer 1's sums to the other, as soon as that has taken those of the tile before. */
+static __device__ __forceinline__ void hand_sums(const consumer_state *self,
+                                                 const wgmma_sum sum[WGMMA_SUMS])
+{
+    if (self->pieces > 0) {
+        barrier_sync(SUMS_ARE_TAKEN, 2 * WARPGROUP);
+    }
+#pragma unroll
+    for (int i = 0; i < WGMMA_SUMS; ++i) {
+        self->shared->handed[i][thread_number() % WARPGROUP] = sum[i];
+    }
+    barrier_arrive(SUMS_ARE_HANDED, 2 * WARPGROUP);
+}
+
+/* Adds them. Which of the two has a tile's first step differs, but not the sum's bits. */
+static __device__ __forceinline__ void take_sums(const consumer_state *self, wgmma_sum sum[WGMMA_SUMS],
+                                                 int last)
+{
+    barrier_sync(SUMS_ARE_HANDED, 2 * WARPGROUP);
+#pragma unroll
+    for (int i = 0; i < WGMMA_SUMS; ++i) {
+        sum[i] += self->shared->handed[i][thread_number() % WARPGROUP];
+    }
+    if (!last) {
+        barrier_arrive(SUMS_ARE_TAKEN, 2 * WARPGROUP);
+    }
+}
+
+#endif
+
 #if !MOVES_SUMS && !FETCHES_ROWS
 
 /*
@@ -843,6 +904,11 @@ static __device__ __forceinline__ void sum_products(wgmma_sum sum[WGMMA_SUMS], c
     uint32_t loaded[STEPS][4] = {{0}}; /* or ptxas spills one of them */
     clear(sum);
     wgmma_hold(sum);
+#if SHARES_K
+    position begin = self->at;
+    uint32_t all = steps;
+    steps = own_steps(self, steps);
+#endif
     if (steps > 0) {
         await_stage(self->places, self->at);
     }
@@ -858,6 +924,9 @@ static __device__ __forceinline__ void sum_products(wgmma_sum sum[WGMMA_SUMS], c
         wgmma_fence();
         multiply_rows(sum, words, self->places, stage);
         step_on(&self->at);
+        if (SHARES_K) {
+            step_on(&self->at); /* the other's */
+        }
         store_some_late(self);
         if (steps > 1) {
             await_stage(self->places, self->at);
@@ -870,6 +939,10 @@ static __device__ __forceinline__ void sum_products(wgmma_sum sum[WGMMA_SUMS], c
     while (self->waits > 0) {
         store_some_late(self);
     }
+#if SHARES_K
+    self->at = begin;
+    step_over(&self->at, all);
+#endif
 #else
     uint32_t before = STAGES; /* none */
     clear(sum);
@@ -1042,6 +1115,13 @@ static __device__ inline void consume(const tensor_gemm_arguments *arguments, sh
         }
 #if LATE_WORDS > 0
         forget_words(&self.late);
+#endif
+#if SHARES_K
+        if (consumer == 1) {
+            hand_sums(&self, sum);
+            continue;
+        }
+        take_sums(&self, sum, last);
 #endif
         if (CLUSTER > 1 && last && !TURNS) {
             cluster_arrive();
