@@ -39,8 +39,8 @@ struct kernel {
     int cluster;      /* blocks of a cluster; 0 means 1 */
     int consumers;    /* warpgroups that multiply, beside one that copies or splits */
     int swapped;      /* 1: the instruction's rows run along n, not along m */
-    int shares_rows;  /* 1: a cluster's blocks stand along the instruction's columns, and have the rows in common */
-    int shares_k;     /* 1: the two consumers have a tile in common, and every other step of its k each */
+    int shares_rows;  /* 1: a cluster's blocks have the instruction's rows in common, not its columns */
+    int shares_k;     /* 1: two consumers have one tile, every other step of its k each */
     int turns;        /* 1: each consumer has tiles of its own, 64 rows, in turn with the others */
     int planes;       /* matrices whose sum an operand is, one behind the other; 0: it is one itself */
     int splits;  /* bf16 parts that the kernel makes of each f32 itself; 0: it multiplies what is there */

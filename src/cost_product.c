@@ -138,7 +138,7 @@ static double load_cycles(const struct kernel *kernel, const struct problem *p)
 /* The share of its unit's rate, or of the read ceiling, that a row reaches. */
 static double rate_of(const struct kernel *kernel) { return (kernel->rate > 0 ? kernel->rate : 50) / 100.0; }
 
-/* Bytes of one k that come to a block; or that it asks for, which of an operand that its cluster shares is a part. */
+/* Bytes of one k that come to a block; or that it asks for: its part alone of an operand that its cluster shares. */
 static double bytes_of_k(const struct kernel *kernel, const struct problem *p, bool asked)
 {
     double wide_m = fmin(kernel->tile_m, (double)p->m) / (asked ? kernel_cluster_n(kernel) : 1);

@@ -76,9 +76,12 @@ static bool within_limits(const struct kernel *kernel, const struct problem *p)
         return false;
     }
     int64_t most = MAP_BYTES / (int64_t)carat_type_size(p->type_a);
-    return !kernel->tensor_maps || (p->k > 0 && p->m < MAP_ELEMENTS && p->n < MAP_ELEMENTS &&
-                                    p->k < MAP_ELEMENTS && p->batch < MAP_ELEMENTS && p->lda < most &&
-                                    p->ldb < most && p->stride_a < most && p->stride_b < most);
+    /* Blocks of a cluster begin beyond D where its tile reaches over the end, and 32 bits have to hold that. */
+    int64_t most_m = MAP_ELEMENTS - (int64_t)kernel->tile_m * kernel_cluster_m(kernel);
+    int64_t most_n = MAP_ELEMENTS - (int64_t)kernel->tile_n * kernel_cluster_n(kernel);
+    return !kernel->tensor_maps ||
+           (p->k > 0 && p->m < most_m && p->n < most_n && p->k < MAP_ELEMENTS && p->batch < MAP_ELEMENTS &&
+            p->lda < most && p->ldb < most && p->stride_a < most && p->stride_b < most);
 }
 
 bool kernel_multiplies(const struct kernel *kernel, const struct device_traits *traits,
@@ -229,7 +232,7 @@ int kernel_most_resident(const struct kernel *kernel)
 
 int kernel_cluster_blocks(const struct kernel *kernel) { return kernel->cluster > 1 ? kernel->cluster : 1; }
 
-/* Along the instruction's rows, or along its columns where these are what they have in common. */
+/* Along the instruction's rows; with the rows in common along its columns. */
 int kernel_cluster_m(const struct kernel *kernel)
 {
     return kernel->swapped == kernel->shares_rows ? kernel_cluster_blocks(kernel) : 1;

@@ -19,6 +19,7 @@
 #include "context.h"
 #include "plan.h"
 #include "reference.h"
+#include "rows.h"
 
 static const carat_type types[] = {CARAT_F32, CARAT_F64, CARAT_F16,  CARAT_BF16,
                                    CARAT_S32, CARAT_S8,  CARAT_E4M3, CARAT_E5M2};
@@ -39,7 +40,25 @@ static void rows_are_found_by_name(void **state)
 
 /* ---- What must hold of every plan ---- */
 
-static int64_t ceiling(int64_t x, int64_t y) { return x / y + (x % y != 0); }
+/* In tiles of 128 x 64: of 576 columns pairs along n are five, the last half beyond D; of 128 rows pairs along m reach beyond. */
+static void clusters_stand_side_by_side(void **state)
+{
+    (void)state;
+    struct problem p = {.type_a = CARAT_BF16, .m = 128, .n = 640, .k = 64, .batch = 1};
+    int64_t blocks;
+    const struct kernel *along_n = catalog_find("wgmma_bf16_tn_128x64_c2");
+    assert_int_equal(kernel_cluster_m(along_n), 1);
+    assert_int_equal(kernel_cluster_n(along_n), 2);
+    assert_true(kernel_count_blocks(along_n, &p, 1, &blocks) && blocks == 10);
+    p.n = 576;
+    assert_true(kernel_count_blocks(along_n, &p, 1, &blocks) && blocks == 10);
+    const struct kernel *along_m = catalog_find("wgmma_bf16_tn_128x64_r2");
+    assert_int_equal(kernel_cluster_m(along_m), 2);
+    assert_int_equal(kernel_cluster_n(along_m), 1);
+    assert_true(kernel_count_blocks(along_m, &p, 1, &blocks) && blocks == 18);
+    p.m = 256;
+    assert_true(kernel_count_blocks(along_m, &p, 1, &blocks) && blocks == 18);
+}
 
 static int64_t blocks_of(const struct kernel *kernel, const struct problem *p, int parts)
 {
@@ -1387,7 +1406,7 @@ static void messages_belong_to_threads(void **state)
 
 int main(void)
 {
-    struct CMUnitTest tests[26 + 2 * TYPES];
+    struct CMUnitTest tests[27 + 2 * TYPES];
     static char names[2 * TYPES][60];
     int count = 0;
     for (int t = 0; t < TYPES; t++) {
@@ -1399,6 +1418,7 @@ int main(void)
         tests[count++] = (struct CMUnitTest){names[2 * t + 1], all_candidates_are_plans, NULL, NULL, type};
     }
     tests[count++] = (struct CMUnitTest)cmocka_unit_test(rows_are_found_by_name);
+    tests[count++] = (struct CMUnitTest)cmocka_unit_test(clusters_stand_side_by_side);
     tests[count++] = (struct CMUnitTest)cmocka_unit_test(long_sums_of_few_tiles_are_split);
     tests[count++] = (struct CMUnitTest)cmocka_unit_test(small_rows_are_for_batches);
     tests[count++] = (struct CMUnitTest)cmocka_unit_test(short_sums_go_direct);

@@ -50,6 +50,24 @@ static void nothing_is_known_without_measurements(void **state)
     ways_close(NULL);
 }
 
+/* Rows of bf16 and f16 that are alike count as one; no two rows of one element do. */
+static void each_row_of_a_type_is_its_own(void **state)
+{
+    (void)state;
+    struct ways *ways = ways_open();
+    assert_non_null(ways);
+    for (int i = 0; i < carat_catalog_count; i++) {
+        for (int j = 0; j < i; j++) {
+            if (carat_catalog[i].element == carat_catalog[j].element) {
+                assert_true(ways_row(ways, &carat_catalog[i]) != ways_row(ways, &carat_catalog[j]));
+            }
+        }
+    }
+    assert_int_equal(ways_row(ways, row("wgmma_bf16_tn_128x64_r2")),
+                     ways_row(ways, row("wgmma_f16_tn_128x64_r2")));
+    ways_close(ways);
+}
+
 /* Many measurements are believed, one nearly. */
 static void what_was_measured_is_learned(void **state)
 {
@@ -375,6 +393,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nothing_is_known_without_measurements),
+        cmocka_unit_test(each_row_of_a_type_is_its_own),
         cmocka_unit_test(what_was_measured_is_learned),
         cmocka_unit_test(it_fades_with_the_distance),
         cmocka_unit_test(other_ways_learn_nothing),

@@ -117,6 +117,7 @@
 #endif
 #define CONSUMERS_OF_TILE (TURNS || SHARES_K ? 1 : CONSUMERS)
 #define FIRST_ROW(consumer) (TURNS || SHARES_K ? 0 : (consumer)*64)
+#define STORES_TILES(consumer) (!SHARES_K || (consumer) == 0)
 /* Rows that lie across, of a type that the instruction does not read across: threads fetch them. */
 #define FETCHES_ROWS (ROWS_ACROSS && ELEMENT == ELEMENT_F32)
 #if ROWS_ACROSS && !FETCHES_ROWS
@@ -223,7 +224,10 @@ static_assert(sizeof(element) == 2 || !COLUMNS_ACROSS, "only columns of 16-bit t
 static_assert(sizeof(element) == 2 || !ROWS_ACROSS || FETCHES_ROWS, "8-bit rows may not lie across");
 static_assert(!FETCHES_ROWS || CONSUMERS == 2, "while a warpgroup fetches the other multiplies");
 #if SHARES_K && (!FETCHES_ROWS || STREAM || CLUSTER > 1 || TURNS || STAGES % 2 != 0)
-#error "steps in turn are of whole tiles whose rows are fetched, and each consumer has every other stage for itself"
+#error "steps in turn are of whole tiles with fetched rows, and of every other stage"
+#endif
+#if SHARES_ROWS && CLUSTER == 1
+#error "one block has nothing to share"
 #endif
 static_assert(!COLUMNS_ACROSS || WGMMA_N % ACROSS == 0, "columns that lie across come in whole boxes");
 static_assert(COLUMNS_ACROSS || SHARES_ROWS || WGMMA_N % (8 * CLUSTER) == 0, "each block loads whole atoms");
@@ -255,7 +259,7 @@ static_assert(__builtin_offsetof(shared_memory, stages) == 0 &&
                   __builtin_offsetof(stage, columns) == PLANES * ROWS_BYTES,
               "places in shared memory are worked out as numbers");
 static_assert(SWAPPED || WGMMA_N % BUFFER_ROWS == 0, "columns of D fill whole buffers");
-static_assert(STAGES + 2 + (LATE_WORDS > 0) + (TURNS ? CONSUMERS - 1 : 0) <= PLACES,
+static_assert(STAGES + 2 + (LATE_WORDS > 0) + (TURNS || SHARES_K ? CONSUMERS - 1 : 0) <= PLACES,
               "the producer is so many pieces ahead at most");
 static_assert(sizeof(shared_memory) == SHARED_BYTES, "the row says how much shared memory a block takes");
 
@@ -313,10 +317,9 @@ static __device__ inline int own_share(int count, int across, int blocks, uint32
     return (int)rank * (count / unit) / blocks * unit;
 }
 
-/* How many blocks have the rows in common, and how many the columns; and the rank of one among them. */
+/* How many blocks have the rows in common, and how many the columns. */
 #define ROW_SHARERS (SHARES_ROWS ? CLUSTER : 1)
 #define COLUMN_SHARERS (SHARES_ROWS ? 1 : CLUSTER)
-#define RANK_AMONG(sharers, rank) ((sharers) > 1 ? (rank) : 0)
 
 /* Addresses of barriers and of what a stage holds, of the block's shared memory at `base`. */
 #define FULL(base, number) ((base) + (uint32_t) __builtin_offsetof(shared_memory, full) + (number)*8u)
@@ -354,8 +357,8 @@ static __device__ inline void produce(const tensor_gemm_arguments *arguments, sh
     const tensor_map *column_map = SWAPPED ? &arguments->a : &arguments->b;
     int row_problems = (SWAPPED ? gemm->stride_b : gemm->stride_a) != 0;
     int column_problems = (SWAPPED ? gemm->stride_a : gemm->stride_b) != 0;
-    uint32_t row_rank = RANK_AMONG(ROW_SHARERS, rank);
-    uint32_t column_rank = RANK_AMONG(COLUMN_SHARERS, rank);
+    uint32_t row_rank = rank % ROW_SHARERS;
+    uint32_t column_rank = rank % COLUMN_SHARERS;
     int rows_begin = own_share(TILE_ROWS, ROWS_ACROSS, ROW_SHARERS, row_rank);
     int rows_count = own_share(TILE_ROWS, ROWS_ACROSS, ROW_SHARERS, row_rank + 1) - rows_begin;
     int columns_begin = own_share(WGMMA_N, COLUMNS_ACROSS, COLUMN_SHARERS, column_rank);
@@ -674,8 +677,7 @@ static __device__ inline uint32_t own_steps(consumer_state *self, uint32_t steps
 #define SUMS_ARE_TAKEN (2 + CONSUMERS)
 
 /* Hands consumer 1's sums to the other, as soon as that has taken those of the tile before. */
-static __device__ __forceinline__ void hand_sums(const consumer_state *self,
-                                                 const wgmma_sum sum[WGMMA_SUMS])
+static __device__ __forceinline__ void hand_sums(const consumer_state *self, const wgmma_sum sum[WGMMA_SUMS])
 {
     if (self->pieces > 0) {
         barrier_sync(SUMS_ARE_TAKEN, 2 * WARPGROUP);
@@ -912,7 +914,9 @@ static __device__ __forceinline__ void sum_products(wgmma_sum sum[WGMMA_SUMS], c
     if (steps > 0) {
         await_stage(self->places, self->at);
     }
-    fetch_due_bias(self); /* here, for in the loop there are no registers for it */
+    if (steps > 0 || !SHARES_K) { /* else nothing tells that the place has been written */
+        fetch_due_bias(self);     /* here, for in the loop there are no registers for it */
+    }
     if (steps > 0) {
         fetch_rows(loaded, &self->shared->stages[self->at.stage], self->number);
     }
@@ -936,7 +940,7 @@ static __device__ __forceinline__ void sum_products(wgmma_sum sum[WGMMA_SUMS], c
         release(self->places, stage);
     }
     wgmma_hold(sum);
-    while (self->waits > 0) {
+    while (self->waits % BIAS_IS_DUE > 0) {
         store_some_late(self);
     }
 #if SHARES_K
@@ -978,7 +982,10 @@ static __device__ __forceinline__ void sum_products(wgmma_sum sum[WGMMA_SUMS], c
 #endif
 }
 
-/* Consumers that take turns have their stages in common: another may be multiplying out of them yet. */
+/*
+ * Consumers that take turns have their stages in common: another may be multiplying out of them yet. Of two that share a
+ * tile's k the other has handed its sums on, and is through with the stages.
+ */
 static __device__ inline int goes_through_stages(const consumer_state *self, int last)
 {
     int bytes = bytes_of_result(self);
@@ -1106,7 +1113,7 @@ static __device__ inline void consume(const tensor_gemm_arguments *arguments, sh
         if (more && !(self.todo & PLACES_COME)) {
             tell_place(&self, &work);
         }
-        self.waits += more && wants_bias(self.todo) ? BIAS_IS_DUE : 0;
+        self.waits += more && wants_bias(self.todo) && STORES_TILES(consumer) ? BIAS_IS_DUE : 0;
         int last = walk_is_over(arguments, &way);
         self.last = TURNS && last;
         sum_products(sum, &self, more ? work.count : 0);
@@ -1117,11 +1124,12 @@ static __device__ inline void consume(const tensor_gemm_arguments *arguments, sh
         forget_words(&self.late);
 #endif
 #if SHARES_K
-        if (consumer == 1) {
+        if (!STORES_TILES(consumer)) {
             hand_sums(&self, sum);
             continue;
         }
         take_sums(&self, sum, last);
+        fetch_due_bias(&self); /* where this one had no step of the tile */
 #endif
         if (CLUSTER > 1 && last && !TURNS) {
             cluster_arrive();

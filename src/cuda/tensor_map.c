@@ -191,6 +191,5 @@ carat_status tensor_launch(struct cuda_device *device, const struct kernel *kern
     if (kernel->operation == OPERATION_LADDER || (stream_tiles == 0 && tiles < clusters)) {
         clusters = tiles;
     }
-    return kernel_launch(device, kernel, clusters * (kernel->cluster > 1 ? kernel->cluster : 1), &arguments,
-                         stream);
+    return kernel_launch(device, kernel, clusters * kernel_cluster_blocks(kernel), &arguments, stream);
 }
