@@ -188,6 +188,12 @@
 #endif
 
 /*
+ * Whether a tile's first step is taken by itself, so that the loop of the others need not ask whether the tile is left alone.
+ * Where tiles are narrow its code, which has to be fetched once more, takes longer than that.
+ */
+#define ASKS_FIRST (OVERLAPS_MOVES || (SCALED && WGMMA_N > 128))
+
+/*
  * Registers in which results wait to be stored while the next tile is multiplied: half as many as the tile has sums are
  * to spare (a few more where the width is no multiple of 64), for all of its 16-bit results or the last of its 32-bit
  * ones: pieces of 64 16-bit results along m, or of 32. Not where moved sums or fetched rows take the registers, nor where
@@ -868,7 +874,9 @@ static __device__ __forceinline__ void move_steps(wgmma_sum sum[WGMMA_SUMS], mov
 {
 #pragma unroll 1
     for (; steps > 0; --steps) {
-        move_step(sum, moved, self);
+        if (!move_step(sum, moved, self) && !ASKS_FIRST) {
+            break;
+        }
     }
 }
 
@@ -890,14 +898,16 @@ static __device__ __forceinline__ void sum_products(wgmma_sum sum[WGMMA_SUMS], c
     moved.compensates = self->arguments->gemm.verdict.long_k;
     clear(moved.excess);
 #endif
-    /* The first step at least: it tells whether the tile is left alone. */
 #pragma unroll 1
-    do {
+    while (self->waits > 0 || ASKS_FIRST) {
         if (steps > 0) {
             steps = move_step(sum, &moved, self) ? steps - 1 : 0;
         }
         do_what_waits(self);
-    } while (self->waits > 0);
+        if (ASKS_FIRST && self->waits == 0) {
+            break;
+        }
+    }
     self->at.stage = keep(self->at.stage);
     self->at.parity = keep(self->at.parity);
     steps = keep(steps);
