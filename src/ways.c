@@ -37,12 +37,17 @@ enum { LEAST_USUAL = 5000 };
 
 enum { FAR, NEAR };
 
-struct sample {
+/* Where what was measured lies: a problem, of which there are many ways. */
+struct spot {
     float at[4];
+    uint16_t traits;
+    uint16_t accuracy;
+};
+
+struct sample {
+    int32_t spot; /* its number */
     float residual;
     uint16_t parts;
-    uint8_t traits;
-    uint8_t accuracy;
 };
 
 /* What may be done to an operand, see plan_marks(); samples of the same row, of the same of that, and shared, are a bucket. */
@@ -53,18 +58,22 @@ enum { MARK_COUNT = sizeof(MARKS) - 1, BUCKETS_OF_ROW = MARK_COUNT * MARK_COUNT 
 struct loose_sample {
     int32_t bucket;
     bool borrowed;
-    struct sample sample;
+    struct spot spot;
+    uint16_t parts;
+    float residual;
 };
 
-/* Of a sample that is near to every problem, and was timed of none. */
-enum { NO_ACCURACY = UINT8_MAX };
+/* Of a spot that is near to every problem, and is none's. */
+enum { NO_ACCURACY = UINT16_MAX };
 
 struct ways {
     struct loose_sample *loose; /* NULL: sorted */
     int room;
     int count;
     float usual; /* the mean of all residuals: what is to be expected of a way of which nothing is known */
-    const struct sample *samples;     /* by bucket, then by place */
+    int spot_count;
+    const struct spot *spots;         /* sorted */
+    const struct sample *samples;     /* by bucket, then by spot */
     const int32_t *first;             /* of each bucket, in samples; one more than there are buckets */
     const float *least;               /* of a bucket's residuals */
     void *memory;                     /* in which all that is; NULL: it lies in an image */
@@ -109,9 +118,10 @@ static int bucket_of(const struct ways *ways, const struct kernel *kernel, const
 
 static int bucket_count(void) { return carat_catalog_count * BUCKETS_OF_ROW; }
 
-/* By the place, whatever was measured there. */
-static int compare_places(const struct sample *x, const struct sample *y)
+static int compare_spots(const void *first, const void *second)
 {
+    const struct spot *x = first;
+    const struct spot *y = second;
     for (int axis = 0; axis < 4; axis++) {
         if (x->at[axis] != y->at[axis]) {
             return x->at[axis] < y->at[axis] ? -1 : 1;
@@ -121,11 +131,11 @@ static int compare_places(const struct sample *x, const struct sample *y)
     return traits != 0 ? traits : x->accuracy - y->accuracy;
 }
 
-static struct sample sample_at(const struct way_place *place)
+static struct spot spot_at(const struct way_place *place)
 {
-    struct sample sample = {.traits = (uint8_t)place->traits, .accuracy = (uint8_t)place->accuracy};
-    memcpy(sample.at, place->at, sizeof(sample.at));
-    return sample;
+    struct spot spot = {.traits = (uint16_t)place->traits, .accuracy = (uint16_t)place->accuracy};
+    memcpy(spot.at, place->at, sizeof(spot.at));
+    return spot;
 }
 
 /* ---- Learning ---- */
@@ -188,10 +198,10 @@ static bool add_loose(struct ways *ways, const struct loose_sample *added)
 bool ways_add(struct ways *ways, const struct kernel *kernel, const struct way_place *place, int parts,
               bool shares, double factor)
 {
-    struct loose_sample added = {.bucket = bucket_of(ways, kernel, place->packs) + shares,
-                                 .sample = sample_at(place)};
-    added.sample.parts = (uint16_t)parts;
-    added.sample.residual = (float)log(factor);
+    const struct loose_sample added = {.bucket = bucket_of(ways, kernel, place->packs) + shares,
+                                       .spot = spot_at(place),
+                                       .parts = (uint16_t)parts,
+                                       .residual = (float)log(factor)};
     return add_loose(ways, &added);
 }
 
@@ -200,8 +210,13 @@ bool ways_borrow(struct ways *ways, const struct ways *others, bool at_their_wor
     bool fits = true;
     for (int bucket = 0; bucket < bucket_count(); bucket++) {
         for (int i = others->first[bucket]; i < others->first[bucket + 1] && fits; i++) {
-            struct loose_sample added = {.bucket = bucket, .borrowed = true, .sample = others->samples[i]};
-            added.sample.accuracy = at_their_word ? added.sample.accuracy : NO_ACCURACY;
+            const struct sample *sample = &others->samples[i];
+            struct loose_sample added = {.bucket = bucket,
+                                         .borrowed = true,
+                                         .spot = others->spots[sample->spot],
+                                         .parts = sample->parts,
+                                         .residual = sample->residual};
+            added.spot.accuracy = at_their_word ? added.spot.accuracy : NO_ACCURACY;
             fits = add_loose(ways, &added);
         }
     }
@@ -214,8 +229,8 @@ static int compare_ways(const struct loose_sample *x, const struct loose_sample 
     if (x->bucket != y->bucket) {
         return x->bucket - y->bucket;
     }
-    int places = compare_places(&x->sample, &y->sample);
-    return places != 0 ? places : x->sample.parts - y->sample.parts;
+    int spots = compare_spots(&x->spot, &y->spot);
+    return spots != 0 ? spots : x->parts - y->parts;
 }
 
 /* All that differs tells them apart, so that their order is one; of a way what is borrowed comes last. */
@@ -230,8 +245,7 @@ static int compare_loose(const void *x, const void *y)
     if (first->borrowed != second->borrowed) {
         return first->borrowed - second->borrowed;
     }
-    return (first->sample.residual > second->sample.residual) -
-           (first->sample.residual < second->sample.residual);
+    return (first->residual > second->residual) - (first->residual < second->residual);
 }
 
 /* Sorts them, and drops what was borrowed of a way and a problem that is known better. */
@@ -252,37 +266,72 @@ static void sort_loose(struct ways *ways)
     ways->count = kept;
 }
 
-/* Bytes of the arrays of so many sorted samples, which lie one behind the other: samples, first, least. */
-static size_t sorted_bytes(int count)
+/* Bytes of the arrays of sorted ways, which lie one behind the other: spots, samples, first, least. */
+static size_t sorted_bytes(int spot_count, int count)
 {
-    return (size_t)count * sizeof(struct sample) + (size_t)(bucket_count() + 1) * sizeof(int32_t) +
-           (size_t)bucket_count() * sizeof(float);
+    return (size_t)spot_count * sizeof(struct spot) + (size_t)count * sizeof(struct sample) +
+           (size_t)(bucket_count() + 1) * sizeof(int32_t) + (size_t)bucket_count() * sizeof(float);
 }
 
 /* Where they lie. */
 static void place_sorted(struct ways *ways, const void *memory)
 {
-    ways->samples = memory;
+    ways->spots = memory;
+    ways->samples = (const struct sample *)(ways->spots + ways->spot_count);
     ways->first = (const int32_t *)(ways->samples + ways->count);
     ways->least = (const float *)(ways->first + bucket_count() + 1);
 }
 
-bool ways_sort(struct ways *ways)
+/* The first spot that is not before one; as many as there are, where all are. */
+static int find_spot(const struct spot *spots, int count, const struct spot *sought)
 {
-    sort_loose(ways);
-    struct sample *samples = calloc(1, sorted_bytes(ways->count));
-    if (!samples) {
-        return false;
+    int begin = 0;
+    int end = count;
+    while (begin < end) {
+        int middle = begin + (end - begin) / 2;
+        if (compare_spots(&spots[middle], sought) < 0) {
+            begin = middle + 1;
+        } else {
+            end = middle;
+        }
     }
-    ways->memory = samples;
-    place_sorted(ways, samples);
+    return begin;
+}
+
+/* All spots of the loose samples, sorted, each once; NULL without memory. */
+static struct spot *collect_spots(const struct ways *ways, int *count)
+{
+    struct spot *spots = malloc(((size_t)ways->count + 1) * sizeof(*spots));
+    *count = 0;
+    if (!spots) {
+        return NULL;
+    }
+    for (int i = 0; i < ways->count; i++) {
+        spots[i] = ways->loose[i].spot;
+    }
+    qsort(spots, (size_t)ways->count, sizeof(*spots), compare_spots);
+    for (int i = 0; i < ways->count; i++) {
+        if (i == 0 || compare_spots(&spots[i], &spots[*count - 1]) != 0) {
+            spots[(*count)++] = spots[i];
+        }
+    }
+    return spots;
+}
+
+/* Fills the arrays in memory from the loose samples, which are sorted. */
+static void fill_sorted(struct ways *ways, const struct spot *spots, void *memory)
+{
+    memcpy(memory, spots, (size_t)ways->spot_count * sizeof(*spots));
+    struct sample *samples = (struct sample *)((struct spot *)memory + ways->spot_count);
     int32_t *first = (int32_t *)(samples + ways->count);
     float *least = (float *)(first + bucket_count() + 1);
     double sum = 0;
     for (int i = 0; i < ways->count; i++) {
         const struct loose_sample *loose = &ways->loose[i];
-        float residual = counted(loose->sample.residual);
-        samples[i] = loose->sample;
+        float residual = counted(loose->residual);
+        samples[i].spot = find_spot(spots, ways->spot_count, &loose->spot);
+        samples[i].residual = loose->residual;
+        samples[i].parts = loose->parts;
         first[loose->bucket + 1] = i + 1;
         least[loose->bucket] = fminf(least[loose->bucket], residual);
         sum += (double)residual;
@@ -292,9 +341,22 @@ bool ways_sort(struct ways *ways)
         first[bucket + 1] = first[bucket + 1] > first[bucket] ? first[bucket + 1] : first[bucket];
     }
     ways->usual = ways->count >= LEAST_USUAL ? (float)(sum / ways->count) : 0;
-    free(ways->loose);
-    ways->loose = NULL;
-    return true;
+}
+
+bool ways_sort(struct ways *ways)
+{
+    sort_loose(ways);
+    struct spot *spots = collect_spots(ways, &ways->spot_count);
+    void *memory = spots ? calloc(1, sorted_bytes(ways->spot_count, ways->count)) : NULL;
+    if (memory) {
+        fill_sorted(ways, spots, memory);
+        ways->memory = memory;
+        place_sorted(ways, memory);
+        free(ways->loose);
+        ways->loose = NULL;
+    }
+    free(spots);
+    return memory != NULL;
 }
 
 void ways_leave_out(struct ways *ways) { ways->leaves_out = true; }
@@ -303,14 +365,14 @@ void ways_take_no_word(struct ways *ways) { ways->takes_no_word = true; }
 
 /* ---- Asking ---- */
 
-/* Where in a bucket the first sample lies that is not before a place. */
-static int lower_bound(const struct ways *ways, int bucket, const struct sample *place)
+/* Where in a bucket the first sample lies that is of no spot before this one. */
+static int lower_bound(const struct ways *ways, int bucket, int spot)
 {
     int begin = ways->first[bucket];
     int end = ways->first[bucket + 1];
     while (begin < end) {
         int middle = begin + (end - begin) / 2;
-        if (compare_places(&ways->samples[middle], place) < 0) {
+        if (ways->samples[middle].spot < spot) {
             begin = middle + 1;
         } else {
             end = middle;
@@ -329,17 +391,16 @@ void ways_look_up(const struct ways *ways, const struct kernel *kernel, const st
     if (!ways) {
         return;
     }
-    struct sample sought = sample_at(place);
+    struct spot sought = spot_at(place);
+    int spot = find_spot(ways->spots, ways->spot_count, &sought);
+    bool is_there = !ways->leaves_out && !ways->takes_no_word && spot < ways->spot_count &&
+                    compare_spots(&ways->spots[spot], &sought) == 0;
     int bucket = bucket_of(ways, kernel, place->packs);
     for (int shares = 0; shares < 2; shares++) {
         near->buckets[shares] = bucket + shares;
-        if (!ways->leaves_out && !ways->takes_no_word) {
-            int i = lower_bound(ways, bucket + shares, &sought);
-            near->there[shares][0] = i;
-            while (i < ways->first[bucket + shares + 1] && compare_places(&ways->samples[i], &sought) == 0) {
-                i++;
-            }
-            near->there[shares][1] = i;
+        if (is_there) {
+            near->there[shares][0] = lower_bound(ways, bucket + shares, spot);
+            near->there[shares][1] = lower_bound(ways, bucket + shares, spot + 1);
         }
     }
 }
@@ -385,9 +446,10 @@ static void gather(struct ways_near *near)
         int bucket = near->buckets[shares];
         for (int i = ways->first[bucket]; i < ways->first[bucket + 1]; i++) {
             const struct sample *sample = &ways->samples[i];
-            float distance = ways->trait_distance[sample->traits ^ near->place.traits];
+            const struct spot *spot = &ways->spots[sample->spot];
+            float distance = ways->trait_distance[spot->traits ^ near->place.traits];
             for (int axis = 0; axis < 4; axis++) {
-                float along = AXIS_SCALES[axis] * (sample->at[axis] - near->place.at[axis]);
+                float along = AXIS_SCALES[axis] * (spot->at[axis] - near->place.at[axis]);
                 distance += along * along;
             }
             float far = far_weight(distance);
@@ -468,15 +530,16 @@ bool ways_know_problem(const struct ways_near *near)
 /* ---- As an image ---- */
 
 struct image_head {
+    int32_t spots;
     int32_t count;
     float usual;
 };
 
 bool ways_write(const struct ways *ways, FILE *file)
 {
-    const struct image_head head = {ways->count, ways->usual};
+    const struct image_head head = {ways->spot_count, ways->count, ways->usual};
     return fwrite(&head, sizeof(head), 1, file) == 1 &&
-           fwrite(ways->samples, sorted_bytes(ways->count), 1, file) == 1;
+           fwrite(ways->spots, sorted_bytes(ways->spot_count, ways->count), 1, file) == 1;
 }
 
 struct ways *ways_of_image(const unsigned char *image)
@@ -484,6 +547,7 @@ struct ways *ways_of_image(const unsigned char *image)
     struct ways *ways = ways_open();
     const struct image_head *head = (const struct image_head *)image;
     if (ways) {
+        ways->spot_count = head->spots;
         ways->count = head->count;
         ways->usual = head->usual;
         place_sorted(ways, head + 1);
