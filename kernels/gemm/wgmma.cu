@@ -57,7 +57,7 @@
  * by 64 k of an operand is multiplied by a power of two (common/blocks.h), which is taken back as sums are moved: the
  * producer puts the factors beside each stage. It also looks through a tile's blocks before it loads any, all lanes of
  * its warp together; of a tile that they do not hold there comes one stage, empty, whose factors are NaN, and so are the
- * sums then.
+ * sums then. The tiles of a cluster share a fate, as its blocks load for each other.
  *
  *     with SWAPPED=1      columns of the stage, 64 of A each
  *                         |  f0  |  f1  |  f2  |
@@ -219,7 +219,7 @@ static_assert(K_BYTES == ROW_BYTES || (K_BYTES == ROW_BYTES / 2 && PLANES > 1),
               "a stage is one row of a swizzle deep");
 static_assert(PLANES == 1 || (SWAPPED && sizeof(element) == 2),
               "planes are of 16-bit types, their rows along n");
-static_assert(!SCALED || (WGMMA_N % BLOCK_SIDE == 0 && CLUSTER == 1 && BLOCKS_OF_TILE <= FACTORS),
+static_assert(!SCALED || (WGMMA_N % BLOCK_SIDE == 0 && BLOCKS_OF_TILE <= FACTORS),
               "scaled blocks lie in one tile each");
 static_assert(TILE_ROWS == 64 * CONSUMERS_OF_TILE, "a consumer has 64 rows");
 #if TURNS && (STREAM || PLANES > 1 || MOVES_SUMS || FETCHES_ROWS || CONSUMERS < 2)
@@ -389,9 +389,9 @@ static __device__ inline void produce(const tensor_gemm_arguments *arguments, sh
         uint32_t steps = work.count;
 #if SCALED
         uint32_t words = words_of_lane(gemm, here, threadIdx.x);
-        int refused = steps > 0 && tile_is_refused(gemm, words);
+        int refused = steps > 0 && tiles_are_refused(arguments, &work, threadIdx.x);
 #elif PLANES > 2
-        steps = gemm->verdict.earlier && !tile_is_left(gemm, here) ? 0 : steps;
+        steps = gemm->verdict.earlier && !tiles_are_left(arguments, &work) ? 0 : steps;
 #endif
 #pragma unroll 1
         for (; steps > 0; --steps) {
@@ -1115,8 +1115,7 @@ static __device__ inline void consume(const tensor_gemm_arguments *arguments, sh
         wgmma_sum sum[WGMMA_SUMS];
         float value[WGMMA_SUMS];
 #if PLANES > 2
-        if (more && gemm->verdict.earlier &&
-            !keep(tile_is_left(gemm, place_of_piece(arguments, &work, block_rank())))) {
+        if (more && gemm->verdict.earlier && !keep(tiles_are_left(arguments, &work))) {
             work.count = 0;
         }
 #endif

@@ -52,6 +52,17 @@ static __device__ inline int tile_is_left(const gemm_arguments *gemm, place here
     return left;
 }
 
+/* Or of any tile of the cluster's, whose blocks load for each other. */
+static __device__ inline int tiles_are_left(const tensor_gemm_arguments *arguments, const piece *work)
+{
+    int left = 0;
+#pragma unroll
+    for (uint32_t rank = 0; rank < CLUSTER; ++rank) {
+        left |= tile_is_left(&arguments->gemm, place_of_piece(arguments, work, rank));
+    }
+    return left;
+}
+
 #endif
 
 #if SCALED
@@ -124,6 +135,19 @@ static __device__ inline int tile_is_refused(const gemm_arguments *gemm, uint32_
             }
             refused |= !(margin >= 0); /* what is no number too */
         }
+    }
+    return refused;
+}
+
+/* Or any tile of the cluster's, whose blocks load for each other. */
+static __device__ inline int tiles_are_refused(const tensor_gemm_arguments *arguments, const piece *work,
+                                               uint32_t lane)
+{
+    int refused = 0;
+#pragma unroll 1
+    for (uint32_t rank = 0; rank < CLUSTER; ++rank) {
+        place here = place_of_piece(arguments, work, rank);
+        refused |= tile_is_refused(&arguments->gemm, words_of_lane(&arguments->gemm, here, lane));
     }
     return refused;
 }
