@@ -22,8 +22,8 @@
 #include "way_features.h"
 
 enum { TREES = 200 };
-/* Of fewer ways there is nothing to be learned that would hold for others. */
-enum { LEAST_LESSONS = 10000 };
+/* Fewer ways than this teach less than the table to which they add has learned. */
+enum { LEAST_LESSONS = 100000 };
 /* Beyond this, up or down, something else was wrong. */
 static const float MOST_LEFT = 1;
 

@@ -892,7 +892,7 @@ class Standin(Case):
         times = r"\n  times of kernels +%s\n"
         self.assertRegex(self.carat("info").stdout, times % "none: a model alone chooses")
         del self.environment["CARAT_TUNING"]
-        self.assertRegex(self.carat("info").stdout, times % "those of the NVIDIA H200")
+        self.assertRegex(self.carat("info").stdout, times % "those of the NVIDIA H100 80GB HBM3")
         table = self.path("table.txt")
         for over, words in (("", "measured on this device"),
                             ("over NVIDIA H200\n", "measured on this device, and those of the NVIDIA H200")):
