@@ -463,10 +463,11 @@ static float close_entry(const struct dial *dial, const struct blocks *a, const 
                          int64_t j)
 {
     float sum = 0;
+    float accumulator = 0;
+    bool in_pairs = dial->pairs_k > 0 && a->k >= dial->pairs_k;
     for (int64_t begin = 0; begin < a->planes.k; begin += dial->move) {
         int64_t end = least_of(begin + dial->move, a->planes.k);
         int64_t slice = least_of(begin / BLOCK_SIDE, a->slices - 1);
-        float accumulator = 0;
         for (int product = 0; product < 3; product++) {
             for (int64_t l = begin; l < end; l += UNIT_K) {
                 accumulator =
@@ -474,8 +475,12 @@ static float close_entry(const struct dial *dial, const struct blocks *a, const 
                                 plane(&b->planes, three_products[product][1], j, l));
             }
         }
+        if (in_pairs && begin / dial->move % 2 == 0 && end < a->planes.k) {
+            continue;
+        }
         double factor = found_in(a, i, slice)->scale * found_in(b, j, slice)->scale;
         sum = fmaf(accumulator, (float)(factor / (1 << 2 * BLOCK_TOP)), sum);
+        accumulator = 0;
     }
     return sum;
 }

@@ -40,6 +40,7 @@ struct dial {
     int least_k;     /* shorter products are strict */
     int far_apart_k; /* so are shorter ones with exponents that are far apart */
     int long_k;      /* from here on the f32 sums are compensated */
+    int pairs_k;     /* of close: from here on the accumulator is added after two moves' k; 0: never */
     /* What is refused is summed in f32: from some k on by so many at a time, whose sums are compensated. */
     int rescue_moves_k;
     int rescue_move;

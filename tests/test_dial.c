@@ -86,9 +86,12 @@ static const struct dial dials[] = {
 };
 enum { DIALS = sizeof(dials) / sizeof(dials[0]) };
 
-/* Two f16 parts keep fewer bits: on average no worse than a chain from k = 96 on. */
+/*
+ * Two f16 parts keep fewer bits: on average no worse than a chain from k = 96 on. Where k is long all moves are modelled in
+ * pairs; a kernel takes a few singly.
+ */
 static const struct dial close_dial = {
-    .unit = HOPPER, .move = 32, .order = ORDER_BY_MOVE, .chains = 1, .least_k = 96};
+    .unit = HOPPER, .move = 32, .order = ORDER_BY_MOVE, .chains = 1, .least_k = 96, .pairs_k = 4096};
 
 static float a[M * DEEPEST];
 static float b[DEEPEST * N];
@@ -486,7 +489,16 @@ static double standard_bound(const struct dial *dial, int64_t k)
     return 1.02 * step * steps + 2.1 + moved;
 }
 
-static double close_bound(int64_t k) { return standard_bound(&device_dial, k) - 2.1 + 12.1; }
+/* Of a pair of moves the second's small products too go to an accumulator that has its full size: 8 cuts instead of 2. */
+static double close_bound(int64_t k)
+{
+    const double cuts = 1.02 * 10 * 2;
+    const double parts = 12.1;
+    if (k < close_dial.pairs_k) {
+        return cuts + parts + ceil((double)k / 32) - 1;
+    }
+    return 4 * cuts + parts + ceil((double)k / 64) - 1;
+}
 
 /*
  * Other libraries sum long k in several chains where D is small: such as cublasSgemm does 512 x 512 x 4096, to the bit.

@@ -194,6 +194,13 @@
 #define ASKS_FIRST (OVERLAPS_MOVES || (SCALED && WGMMA_N > 128))
 
 /*
+ * Whether sums of scaled planes are moved after two stages where k is long: 64 k of a block have one factor. Their error by
+ * cuts is four times as large then, and that by roundings half, which are as many as k has stages.
+ */
+#define MOVES_PAIRS (SCALED && ASKS_FIRST)
+#define LEAST_K_OF_PAIRS 4096
+
+/*
  * Registers in which results wait to be stored while the next tile is multiplied: half as many as the tile has sums are
  * to spare (a few more where the width is no multiple of 64), for all of its 16-bit results or the last of its 32-bit
  * ones: pieces of 64 16-bit results along m, or of 32. Not where moved sums or fetched rows take the registers, nor where
@@ -820,6 +827,21 @@ static __device__ __forceinline__ int move_step(wgmma_sum sum[WGMMA_SUMS], moved
     return 1;
 }
 
+#if MOVES_PAIRS
+
+/* Starts the instructions of the stage that is next, which add to what those before leave. */
+static __device__ __forceinline__ uint32_t start_rest(wgmma_sum part[WGMMA_SUMS], consumer_state *self)
+{
+    uint32_t stage = self->at.stage;
+    await_stage(self->places, self->at);
+    wgmma_fence();
+    multiply_stage(part, self->places, stage, 1);
+    step_on(&self->at);
+    return stage;
+}
+
+#endif
+
 #if OVERLAPS_MOVES
 
 /* Moves what the instructions of `stage` have left, which are over. A tile that is left alone has none here. */
@@ -867,6 +889,63 @@ static __device__ __forceinline__ void move_steps(wgmma_sum sum[WGMMA_SUMS], mov
     }
 }
 
+#if MOVES_PAIRS
+
+/* Two stages whose sums are under way. */
+typedef struct stage_pair {
+    uint32_t first;
+    uint32_t second;
+} stage_pair;
+
+/* Starts two stages more, and moves the sums `which` of the two before them. */
+static __device__ __forceinline__ void move_pair(wgmma_sum sum[WGMMA_SUMS], moved_sums *moved, int which,
+                                                 consumer_state *self, stage_pair *before)
+{
+    stage_pair next;
+    next.first = start_part(moved->part[1 - which], self);
+    wgmma_wait(2);
+    release(self->places, before->first);
+    next.second = start_rest(moved->part[1 - which], self);
+    wgmma_wait(2);
+    end_part(sum, moved, which, self, before->second);
+    *before = next;
+}
+
+/* Moves the sums `which` of the last two. */
+static __device__ __forceinline__ void end_pair(wgmma_sum sum[WGMMA_SUMS], moved_sums *moved, int which,
+                                                const consumer_state *self, stage_pair last)
+{
+    wgmma_wait(0);
+    release(self->places, last.first);
+    end_part(sum, moved, which, self, last.second);
+}
+
+/* Sums stages two by two, and returns how many are left, one or none. */
+static __device__ __forceinline__ uint32_t move_pairs(wgmma_sum sum[WGMMA_SUMS], moved_sums *moved,
+                                                      consumer_state *self, uint32_t steps)
+{
+    if (steps < 2) {
+        return steps;
+    }
+    stage_pair before;
+    before.first = start_part(moved->part[0], self);
+    before.second = start_rest(moved->part[0], self);
+#pragma unroll 1
+    for (; steps > 5; steps -= 4) {
+        move_pair(sum, moved, 0, self, &before);
+        move_pair(sum, moved, 1, self, &before);
+    }
+    if (steps > 3) {
+        move_pair(sum, moved, 0, self, &before);
+        end_pair(sum, moved, 1, self, before);
+    } else {
+        end_pair(sum, moved, 0, self, before);
+    }
+    return steps % 2;
+}
+
+#endif
+
 #else
 
 static __device__ __forceinline__ void move_steps(wgmma_sum sum[WGMMA_SUMS], moved_sums *moved,
@@ -880,17 +959,51 @@ static __device__ __forceinline__ void move_steps(wgmma_sum sum[WGMMA_SUMS], mov
     }
 }
 
+#if MOVES_PAIRS
+
+/* Sums stages two by two, and returns how many are left, one or none. */
+static __device__ __forceinline__ uint32_t move_pairs(wgmma_sum sum[WGMMA_SUMS], moved_sums *moved,
+                                                      consumer_state *self, uint32_t steps)
+{
+#pragma unroll 1
+    for (; steps > 1; steps -= 2) {
+        uint32_t first = start_part(moved->part[0], self);
+        uint32_t second = start_rest(moved->part[0], self);
+        wgmma_wait(1);
+        release(self->places, first);
+        wgmma_wait(0);
+        wgmma_hold(moved->part[0]);
+        float factors[COLUMN_BLOCKS];
+        read_factors(factors, self->shared->factors[second], self->number);
+        __syncwarp(); /* all have read them before one says so */
+        release(self->places, second);
+        move_part(sum, moved, moved->part[0], factors);
+    }
+    return steps;
+}
+
 #endif
 
 #endif
+
+#endif
+
+/* Of how many steps of its problem's k a piece has none. */
+static __device__ inline uint32_t steps_before(const gemm_arguments *gemm, const piece *work)
+{
+    uint32_t part = gemm->parts > 1 ? part_of_tile(gemm, work->tile) : 0;
+    return part * (uint32_t)(gemm->k_per_part / TILE_K) + work->first;
+}
 
 /*
- * Sums `steps` stages. Two groups of instructions are under way at a time: a stage is released when the one after
- * it has been started. Meanwhile the last tile is stored, and what is left of that in the end.
+ * Sums `steps` stages, of which the first is number `number` along k. Two groups of instructions are under way at a time: a
+ * stage is released when the one after it has been started. Meanwhile the last tile is stored, and what is left of that in
+ * the end.
  */
 static __device__ __forceinline__ void sum_products(wgmma_sum sum[WGMMA_SUMS], consumer_state *self,
-                                                    uint32_t steps)
+                                                    uint32_t steps, uint32_t number)
 {
+    (void)number;
 #if MOVES_SUMS
     moved_sums moved;
     clear(sum);
@@ -898,19 +1011,26 @@ static __device__ __forceinline__ void sum_products(wgmma_sum sum[WGMMA_SUMS], c
     moved.compensates = self->arguments->gemm.verdict.long_k;
     clear(moved.excess);
 #endif
+    int in_pairs = MOVES_PAIRS && self->arguments->gemm.k >= LEAST_K_OF_PAIRS;
 #pragma unroll 1
     while (self->waits > 0 || ASKS_FIRST) {
         if (steps > 0) {
             steps = move_step(sum, &moved, self) ? steps - 1 : 0;
+            ++number;
         }
         do_what_waits(self);
-        if (ASKS_FIRST && self->waits == 0) {
+        if (ASKS_FIRST && self->waits == 0 && (!in_pairs || number % 2 == 0 || steps == 0)) {
             break;
         }
     }
     self->at.stage = keep(self->at.stage);
     self->at.parity = keep(self->at.parity);
     steps = keep(steps);
+#if MOVES_PAIRS
+    if (in_pairs) {
+        steps = move_pairs(sum, &moved, self, steps);
+    }
+#endif
     move_steps(sum, &moved, self, steps);
 #elif FETCHES_ROWS
     uint32_t loaded[STEPS][4] = {{0}}; /* or ptxas spills one of them */
@@ -1125,7 +1245,7 @@ static __device__ inline void consume(const tensor_gemm_arguments *arguments, sh
         self.waits += more && wants_bias(self.todo) && STORES_TILES(consumer) ? BIAS_IS_DUE : 0;
         int last = walk_is_over(arguments, &way);
         self.last = TURNS && last;
-        sum_products(sum, &self, more ? work.count : 0);
+        sum_products(sum, &self, more ? work.count : 0, MOVES_PAIRS && more ? steps_before(gemm, &work) : 0);
         if (!more) {
             break; /* what waited has been stored */
         }
