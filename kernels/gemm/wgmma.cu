@@ -842,7 +842,7 @@ static __device__ __forceinline__ uint32_t start_rest(wgmma_sum part[WGMMA_SUMS]
 
 #endif
 
-#if OVERLAPS_MOVES
+#if OVERLAPS_MOVES || MOVES_PAIRS
 
 /* Moves what the instructions of `stage` have left, which are over. A tile that is left alone has none here. */
 static __device__ __forceinline__ void end_part(wgmma_sum sum[WGMMA_SUMS], moved_sums *moved, int which,
@@ -859,6 +859,10 @@ static __device__ __forceinline__ void end_part(wgmma_sum sum[WGMMA_SUMS], moved
     release(self->places, stage);
     move_part(sum, moved, moved->part[which], factors);
 }
+
+#endif
+
+#if OVERLAPS_MOVES
 
 /* Sums `steps` stages more: while the sums of one are moved the unit has the next to multiply. */
 static __device__ __forceinline__ void move_steps(wgmma_sum sum[WGMMA_SUMS], moved_sums *moved,
@@ -972,12 +976,7 @@ static __device__ __forceinline__ uint32_t move_pairs(wgmma_sum sum[WGMMA_SUMS],
         wgmma_wait(1);
         release(self->places, first);
         wgmma_wait(0);
-        wgmma_hold(moved->part[0]);
-        float factors[COLUMN_BLOCKS];
-        read_factors(factors, self->shared->factors[second], self->number);
-        __syncwarp(); /* all have read them before one says so */
-        release(self->places, second);
-        move_part(sum, moved, moved->part[0], factors);
+        end_part(sum, moved, 0, self, second);
     }
     return steps;
 }
@@ -988,7 +987,7 @@ static __device__ __forceinline__ uint32_t move_pairs(wgmma_sum sum[WGMMA_SUMS],
 
 #endif
 
-/* Of how many steps of its problem's k a piece has none. */
+/* How many steps of its problem's k come before a piece. */
 static __device__ inline uint32_t steps_before(const gemm_arguments *gemm, const piece *work)
 {
     uint32_t part = gemm->parts > 1 ? part_of_tile(gemm, work->tile) : 0;
@@ -1003,7 +1002,6 @@ static __device__ inline uint32_t steps_before(const gemm_arguments *gemm, const
 static __device__ __forceinline__ void sum_products(wgmma_sum sum[WGMMA_SUMS], consumer_state *self,
                                                     uint32_t steps, uint32_t number)
 {
-    (void)number;
 #if MOVES_SUMS
     moved_sums moved;
     clear(sum);
