@@ -22,8 +22,11 @@
 #include "way_features.h"
 
 enum { TREES = 200 };
-/* Fewer ways than this teach less than the table to which they add has learned. */
-enum { LEAST_LESSONS = 100000 };
+/*
+ * Of fewer ways there is nothing to be learned that would hold for others; and where there are trees already, of the table to
+ * which this one adds, fewer than these teach less than those know.
+ */
+enum { LEAST_LESSONS = 10000, LEAST_BESIDE_TREES = 100000 };
 /* Beyond this, up or down, something else was wrong. */
 static const float MOST_LEFT = 1;
 
@@ -126,7 +129,8 @@ static carat_status grow_trees(const struct device_traits *traits, const char *p
                                     .feature_count = WAY_FEATURES,
                                     .features = school.features,
                                     .targets = school.targets};
-    if (status == CARAT_OK && school.count >= LEAST_LESSONS && !grow(&lessons, TREES, grown)) {
+    int least = tuning_trees(traits->tuning) ? LEAST_BESIDE_TREES : LEAST_LESSONS;
+    if (status == CARAT_OK && school.count >= least && !grow(&lessons, TREES, grown)) {
         status = fail(CARAT_OUT_OF_HOST_MEMORY, "no memory for trees");
     }
     free(school.features);

@@ -57,7 +57,8 @@
  * by 64 k of an operand is multiplied by a power of two (common/blocks.h), which is taken back as sums are moved: the
  * producer puts the factors beside each stage. It also looks through a tile's blocks before it loads any, all lanes of
  * its warp together; of a tile that they do not hold there comes one stage, empty, whose factors are NaN, and so are the
- * sums then. The tiles of a cluster share a fate, as its blocks load for each other.
+ * sums then. The tiles of a cluster share a fate, as its blocks load for each other. Two stages of 32 k are in one block of 64,
+ * with one factor, and where k is long wide tiles move the sums of both at once.
  *
  *     with SWAPPED=1      columns of the stage, 64 of A each
  *                         |  f0  |  f1  |  f2  |
@@ -195,7 +196,8 @@
 
 /*
  * Whether sums of scaled planes are moved after two stages where k is long: 64 k of a block have one factor. Their error by
- * cuts is four times as large then, and that by roundings half, which are as many as k has stages.
+ * cuts is four times as large then, and that by roundings half, which are as many as k has stages. Only where a tile's first
+ * step is taken by itself: the one stage of a tile that is left alone is no pair's.
  */
 #define MOVES_PAIRS (SCALED && ASKS_FIRST)
 #define LEAST_K_OF_PAIRS 4096
@@ -226,6 +228,7 @@ static_assert(K_BYTES == ROW_BYTES || (K_BYTES == ROW_BYTES / 2 && PLANES > 1),
               "a stage is one row of a swizzle deep");
 static_assert(PLANES == 1 || (SWAPPED && sizeof(element) == 2),
               "planes are of 16-bit types, their rows along n");
+static_assert(PLANES == 1 || !SHARES_ROWS, "a tile's part beyond D is one along n, see part_is_left()");
 static_assert(!SCALED || (WGMMA_N % BLOCK_SIDE == 0 && BLOCKS_OF_TILE <= FACTORS),
               "scaled blocks lie in one tile each");
 static_assert(TILE_ROWS == 64 * CONSUMERS_OF_TILE, "a consumer has 64 rows");
@@ -762,7 +765,7 @@ static __device__ __forceinline__ void end_step_before(consumer_state *self, uin
 
 /* What sums are moved from, and what is known of the way. */
 typedef struct moved_sums {
-    wgmma_sum part[1 + OVERLAPS_MOVES][WGMMA_SUMS]; /* the unit's, of a stage each */
+    wgmma_sum part[1 + OVERLAPS_MOVES][WGMMA_SUMS]; /* the unit's, of a stage or a pair each */
 #if COMPENSATES
     int compensates;
     wgmma_sum excess[WGMMA_SUMS]; /* what sum has more than was added to it */
@@ -986,13 +989,6 @@ static __device__ __forceinline__ uint32_t move_pairs(wgmma_sum sum[WGMMA_SUMS],
 #endif
 
 #endif
-
-/* How many steps of its problem's k come before a piece. */
-static __device__ inline uint32_t steps_before(const gemm_arguments *gemm, const piece *work)
-{
-    uint32_t part = gemm->parts > 1 ? part_of_tile(gemm, work->tile) : 0;
-    return part * (uint32_t)(gemm->k_per_part / TILE_K) + work->first;
-}
 
 /*
  * Sums `steps` stages, of which the first is number `number` along k. Two groups of instructions are under way at a time: a
@@ -1243,7 +1239,7 @@ static __device__ inline void consume(const tensor_gemm_arguments *arguments, sh
         self.waits += more && wants_bias(self.todo) && STORES_TILES(consumer) ? BIAS_IS_DUE : 0;
         int last = walk_is_over(arguments, &way);
         self.last = TURNS && last;
-        sum_products(sum, &self, more ? work.count : 0, MOVES_PAIRS && more ? steps_before(gemm, &work) : 0);
+        sum_products(sum, &self, more ? work.count : 0, work.first); /* of moved pairs k is never in parts */
         if (!more) {
             break; /* what waited has been stored */
         }

@@ -72,18 +72,12 @@ static __device__ inline walk walk_begin(const tensor_gemm_arguments *arguments,
     return at;
 }
 
-/* Which part of k a tile is of. */
-static __device__ inline uint32_t part_of_tile(const gemm_arguments *gemm, uint32_t tile)
-{
-    return tile / (uint32_t)(gemm->tiles_m * gemm->tiles_n) % (uint32_t)gemm->parts;
-}
-
 /* Steps of a whole tile, or of its part of k. */
 static __device__ inline uint32_t steps_of_whole(const gemm_arguments *gemm, uint32_t tile)
 {
     int64_t count = gemm->k;
     if (gemm->parts > 1) {
-        uint32_t part = part_of_tile(gemm, tile);
+        uint32_t part = tile / (uint32_t)(gemm->tiles_m * gemm->tiles_n) % (uint32_t)gemm->parts;
         int64_t left = gemm->k - part * gemm->k_per_part;
         count = left < gemm->k_per_part ? left : gemm->k_per_part;
     }

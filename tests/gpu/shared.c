@@ -36,8 +36,11 @@ static int64_t tailed(struct random *random, int64_t units, int64_t unit)
 
 /*
  * Sizes of a random number of tiles of clusters, from a quarter of a wave on, where sharing begins: in a line of one to
- * four side by side. K is of eight steps or more, so that each cluster has two at least.
+ * four side by side. K is of eight steps or more, so that each cluster has two at least; of two planes it is so long now and
+ * then that sums are moved two steps at a time, and the tiles are few then.
  */
+enum { LONG_STEPS = 128, LONG_IN = 8 };
+
 static void choose_sizes(struct random *random, const struct kernel *row, const struct device_traits *traits,
                          enum shared_size size, carat_gemm_problem *p, int64_t *batch)
 {
@@ -45,14 +48,17 @@ static void choose_sizes(struct random *random, const struct kernel *row, const 
     int64_t unit_n = row->tile_n * (int64_t)kernel_cluster_n(row);
     int64_t clusters = kernel_clusters(row, traits);
     int64_t least = ceiling(clusters, 4);
-    int64_t tiles = random_between(random, least, size == SHARED_LEAST ? least + 3 : clusters * 5 / 2);
+    bool is_long = row->planes == 2 && size == SHARED_MOST && random_one_in(random, LONG_IN);
+    bool are_few = is_long || size == SHARED_LEAST;
+    int64_t tiles = random_between(random, least, are_few ? least + 3 : clusters * 5 / 2);
     *batch = random_one_in(random, 5) ? random_between(random, 2, 3) : 1;
-    int64_t side_by_side = random_between(random, 1, size == SHARED_LEAST ? 2 : 4);
+    int64_t side_by_side = random_between(random, 1, are_few ? 2 : 4);
     int64_t long_way = ceiling(ceiling(tiles, *batch), side_by_side);
     bool along_m = random_one_in(random, 2);
     p->m = tailed(random, along_m ? long_way : side_by_side, unit_m);
     p->n = tailed(random, along_m ? side_by_side : long_way, unit_n);
-    p->k = tailed(random, random_between(random, 8, size == SHARED_LEAST ? 9 : 40), row->tile_k);
+    int64_t least_steps = is_long ? LONG_STEPS + 1 : 8;
+    p->k = tailed(random, least_steps + random_between(random, 0, are_few ? 1 : 32), row->tile_k);
 }
 
 /* One attempt, of one layout of the four; later ones are of rounder sizes. */
