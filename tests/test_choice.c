@@ -38,14 +38,12 @@ static const struct table_case tables[] = {
      0.01},
 };
 
-enum { MOST_WAYS = 64 };
-
-enum { MOST_ROWS = 1024 };
+enum { MOST_WAYS = 64, MOST_ROWS = 1024 };
 
 /* What the choices of all shapes so far took, over the best way that was measured. */
 struct judged {
     struct device_traits traits;
-    bool grew;
+    const struct table_case *table;
     int shape;                          /* its number in the table, from 1 on */
     int born[MOST_ROWS];                /* of each row the first shape that it was timed of; 0: of none */
     struct tuning_line ways[MOST_WAYS]; /* of one shape */
@@ -79,7 +77,7 @@ static carat_status note_births(void *context, const struct tuning_head *head, c
         int row = (int)(line->kernel - carat_catalog);
         judged->shape += !tuning_same_shape(line, &judged->ways[0]);
         judged->ways[0] = *line;
-        judged->born[row] = judged->born[row] ? judged->born[row] : judged->grew ? judged->shape : 1;
+        judged->born[row] = judged->born[row] ? judged->born[row] : judged->table->grew ? judged->shape : 1;
     }
     return CARAT_OK;
 }
@@ -169,7 +167,7 @@ static void judge_table(const struct table_case *one)
     assert_string_equal(tuning_device(table), one->device);
     tuning_leave_out(table);
     judged->traits.tuning = table;
-    judged->grew = one->grew;
+    judged->table = one;
     assert_true(carat_catalog_count <= MOST_ROWS);
     assert_int_equal(tuning_read(one->path, text, length, note_births, judged, &head), CARAT_OK);
     judged->shape = 0;

@@ -265,7 +265,8 @@ typedef enum carat_accuracy {
      * f16 has few exponents, so A and B are scaled in blocks of 64 rows or columns by 64 of k, and tiles of D for
      * which that does not do are computed as standard does it: where elements of a block lie too far apart, so that
      * few make up a row or a column of it, and where they are beyond 2^50, or all below 2^-50. The device decides that
-     * for a tile or two side by side; carat_count_safe() tells how often. Workspace as standard, and 4 bytes an element of D / 512.
+     * for a tile or two side by side; carat_count_safe() tells how often. Workspace as standard, and 4 bytes an
+     * element of D / 512.
      *
      * All else: as standard.
      */

@@ -34,13 +34,14 @@ static int64_t tailed(struct random *random, int64_t units, int64_t unit)
     return units * unit - (random_one_in(random, 2) ? 0 : random_between(random, 0, unit - 1));
 }
 
+/* Steps of two planes from which on they are moved in pairs; and one trial of how many has as many. */
+enum { LONG_STEPS = 128, LONG_IN = 8 };
+
 /*
  * Sizes of a random number of tiles of clusters, from a quarter of a wave on, where sharing begins: in a line of one to
  * four side by side. K is of eight steps or more, so that each cluster has two at least; of two planes it is so long now and
  * then that sums are moved two steps at a time, and the tiles are few then.
  */
-enum { LONG_STEPS = 128, LONG_IN = 8 };
-
 static void choose_sizes(struct random *random, const struct kernel *row, const struct device_traits *traits,
                          enum shared_size size, carat_gemm_problem *p, int64_t *batch)
 {
