@@ -310,6 +310,12 @@ static double brief_cycles(const struct kernel *kernel, double k, double mine)
 
 /* ---- All of it ---- */
 
+/* Whether who splits f32 itself reads it by 16 bytes. */
+static bool is_read_by_fours(const struct problem *p)
+{
+    return p->m % 4 == 0 && p->n % 4 == 0 && p->k % 4 == 0 && problem_lies_aligned(p);
+}
+
 static double product_cycles(const struct device_traits *traits, const struct candidate *candidate,
                              bool by_engine)
 {
@@ -332,7 +338,7 @@ static double product_cycles(const struct device_traits *traits, const struct ca
     double multiply = (double)kernel->tile_m * kernel->tile_n * k / (kernel_unit_rate(kernel) * rate * busy);
     double fetch = fetch_cycles(kernel, p) * k;
     double wait = kernel_fetches_late(kernel) ? k / kernel->tile_k * load_cycles(kernel, p) / resident : 0;
-    bool fits = kernel->splits > 0 ? problem_lies_in_place(p) && problem_lies_aligned(p)
+    bool fits = kernel->splits > 0 ? is_read_by_fours(p)
                                    : !kernel_fetches_late(kernel) || problem_lies_in_place(p);
     if (!fits) {
         wait = fmax(wait, ODD_FETCH_CYCLES * (kernel->tile_m + kernel->tile_n) * k);

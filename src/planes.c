@@ -204,14 +204,19 @@ void plan_panel(const struct plan *plan, int64_t row, int64_t column, struct pla
 const struct kernel *find_safe_row(const struct device_traits *traits, const struct candidate *candidate,
                                    const struct kernel *behind)
 {
+    const struct kernel *found = NULL;
     int64_t blocks;
     for (int i = 0; candidate->safe_split && i < carat_catalog_count; i++) {
         const struct kernel *kernel = &carat_catalog[i];
         if (kernel->operation == OPERATION_GEMM && kernel->tile_m == behind->tile_m &&
             kernel_multiplies(kernel, traits, &candidate->safe_product) &&
             kernel_count_blocks(kernel, &candidate->safe_product, 1, &blocks)) {
-            return kernel;
+            bool same_clusters = kernel->cluster == behind->cluster;
+            if (same_clusters) {
+                return kernel; /* of the same tiles it shares as many */
+            }
+            found = found ? found : kernel;
         }
     }
-    return NULL;
+    return found;
 }

@@ -26,7 +26,7 @@
 enum {
     LANES_N = 32 / LANES_M,
     WARPS_M = TILE_M / LANES_M,
-    AHEAD = THREAD_N == 1 ? 8 : 16,
+    AHEAD = THREAD_N == 8 ? 16 : 8,
     AT_ONCE = 32 / THREAD_N, /* a warp's lanes hold so many k of several columns, */
     TURNS = AHEAD / AT_ONCE, /* or in so many turns all that are on the way */
     BAND = 8

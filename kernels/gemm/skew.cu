@@ -491,11 +491,6 @@ KERNEL __launch_bounds__(THREADS_X, MIN_BLOCKS) KERNEL_NAME(const gemm_arguments
                       share.k_begin, TILE_M, a_along_k);
     of.b = operand_of(arguments.b, share.problem, arguments.stride_b, arguments.ldb, share.column,
                       arguments.n, share.k_begin, TILE_N, b_along_k);
-    int64_t length = share.k_end - share.k_begin;
-    if (alpha_is_zero(arguments.alpha,
-                      ELEMENT == ELEMENT_S8 ? arguments.epilogue.result_type : ELEMENT_F32)) {
-        length = 0;
-    }
     if (threadIdx.x == 0) {
         kept = share;
     }
@@ -504,6 +499,11 @@ KERNEL __launch_bounds__(THREADS_X, MIN_BLOCKS) KERNEL_NAME(const gemm_arguments
     int column = warp / WARPS_M * WARP_N;
     wait_for_kernels_before();
     let_next_kernel_begin();
+    int64_t length = share.k_end - share.k_begin;
+    if (alpha_is_zero(arguments.alpha,
+                      ELEMENT == ELEMENT_S8 ? arguments.epilogue.result_type : ELEMENT_F32)) {
+        length = 0;
+    }
 
     accumulator sum[ROWS][COLUMNS][4] = {{{0}}};
     const operand *wide = A_IS_SHORT ? &of.b : &of.a;

@@ -37,7 +37,8 @@
 enum {
     PARTS = SPLITS,
     STEP = 16,           /* k of an instruction */
-    DEPTH = 4,           /* neighbouring k, which a lane has of a step, */
+    MEMBERS = 4,         /* lanes that share a step's k */
+    DEPTH = 4,           /* k that each has, */
     ROWS_A = WARP_M / 8, /* of so many rows of op(A) */
     ROWS_B = WARP_N / 8, /* and columns of op(B) */
     PIECES_A = ROWS_A * DEPTH,
@@ -68,6 +69,12 @@ static __device__ inline int least(int64_t x, int most) { return x < most ? (int
 
 /* ---- From memory to registers --------------------------------------------------------------- */
 
+/* Of a step's k a lane has neighbours; where they are read one by one each MEMBERS-th, so that lanes read neighbours. */
+static __device__ inline int first_k_of_lane(int aligned)
+{
+    return (int)threadIdx.x % MEMBERS * (aligned ? DEPTH : 1);
+}
+
 /* One operand as a lane reads it; columns of op(B) are its rows. */
 typedef struct operand {
     const float *from; /* the lane's first row, and its first k of the warp's first step */
@@ -78,11 +85,11 @@ typedef struct operand {
 } operand;
 
 static __device__ inline operand operand_of(const void *matrix, int64_t ld, int64_t row, int64_t count,
-                                            int64_t k, int rows_of_lane, int along_k)
+                                            int64_t k, int rows_of_lane, int along_k, int aligned)
 {
     int lane = (int)threadIdx.x % 32;
-    int64_t first = row + lane / 4 * rows_of_lane;
-    int64_t first_k = k + lane % 4 * DEPTH;
+    int64_t first = row + lane / MEMBERS * rows_of_lane;
+    int64_t first_k = k + first_k_of_lane(aligned);
     operand of;
     of.along_k = along_k;
     of.pitch = ld;
@@ -104,8 +111,8 @@ static __device__ inline int loads_fit(const void *matrix, int64_t ld, int64_t s
            (int)count % rows_of_lane == 0 && (int)k % DEPTH == 0;
 }
 
-/* Neighbours in memory: the first `inside` of them, else zeros; aligned, which is a constant, all of them at once. */
-static __device__ __forceinline__ void load_line(float *x, const float *from, int width, int inside,
+/* Elements so far apart: the first `inside` of them, else zeros; aligned, which is a constant, neighbours all at once. */
+static __device__ __forceinline__ void load_line(float *x, const float *from, int width, int apart, int inside,
                                                  int aligned)
 {
     if (aligned && width == 4) {
@@ -123,28 +130,30 @@ static __device__ __forceinline__ void load_line(float *x, const float *from, in
         for (int e = 0; e < width; ++e) {
             x[e] = 0;
             if (e < inside) {
-                x[e] = __ldg(from + e);
+                x[e] = __ldg(from + e * apart);
             }
         }
     }
 }
 
-/* Starts the loads of a lane's pieces, in the order of memory: along k, or along the rows. k_left of its k are inside. */
-static __device__ __forceinline__ void load_pieces(float *x, const operand *of, int rows_of_lane, int k_left,
+/* Starts the loads of a lane's pieces, in the order of memory: along k, or along the rows. The first of its k are inside. */
+static __device__ __forceinline__ void load_pieces(float *x, const operand *of, int rows_of_lane, int inside,
                                                    int aligned)
 {
     /* Four rows of four k are as many lines either way, and where they are aligned nothing else matters. */
     int along_k = (aligned && rows_of_lane == DEPTH) || of->along_k;
+    const float *from = of->from;
     if (along_k) {
 #pragma unroll
         for (int r = 0; r < rows_of_lane; ++r) {
-            load_line(x + r * DEPTH, of->from + r * of->pitch, DEPTH, r < of->rows ? k_left : 0, aligned);
+            load_line(x + r * DEPTH, from, DEPTH, MEMBERS, r < of->rows ? inside : 0, aligned);
+            from += of->pitch;
         }
     } else {
 #pragma unroll
         for (int i = 0; i < DEPTH; ++i) {
-            load_line(x + i * rows_of_lane, of->from + i * of->pitch, rows_of_lane, i < k_left ? of->rows : 0,
-                      aligned);
+            load_line(x + i * rows_of_lane, from, rows_of_lane, 1, i < inside ? of->rows : 0, aligned);
+            from += aligned ? of->pitch : of->pitch * MEMBERS;
         }
     }
 }
@@ -166,10 +175,11 @@ static __device__ __forceinline__ void fetch(pieces *x, operands *of, int64_t le
     if (left <= 0) {
         return;
     }
-    int k_left = least(left, STEP) - (int)threadIdx.x % 4 * DEPTH;
+    int k_left = least(left, STEP) - first_k_of_lane(aligned);
     if (!aligned || k_left > 0) {
-        load_pieces(x->a, &of->a, ROWS_A, k_left, aligned);
-        load_pieces(x->b, &of->b, ROWS_B, k_left, aligned);
+        int inside = aligned ? k_left : (k_left + MEMBERS - 1) / MEMBERS;
+        load_pieces(x->a, &of->a, ROWS_A, inside, aligned);
+        load_pieces(x->b, &of->b, ROWS_B, inside, aligned);
     } else {
         pieces none = {{0}, {0}};
         *x = none;
@@ -482,13 +492,14 @@ KERNEL __launch_bounds__(THREADS_X, MIN_BLOCKS) KERNEL_NAME(const gemm_arguments
     int64_t first_k = share.k_begin + slice * STEP;
     const float *matrix_a = (const float *)arguments.a + share.problem * arguments.stride_a;
     const float *matrix_b = (const float *)arguments.b + share.problem * arguments.stride_b;
-    operands of;
-    of.a = operand_of(matrix_a, arguments.lda, share.row + row, arguments.m, first_k, ROWS_A, trans_a);
-    of.b = operand_of(matrix_b, arguments.ldb, share.column + column, arguments.n, first_k, ROWS_B, !trans_b);
     int aligned =
         loads_fit(arguments.a, arguments.lda, arguments.stride_a, arguments.m, arguments.k, ROWS_A,
                   trans_a) &&
         loads_fit(arguments.b, arguments.ldb, arguments.stride_b, arguments.n, arguments.k, ROWS_B, !trans_b);
+    operands of;
+    of.a = operand_of(matrix_a, arguments.lda, share.row + row, arguments.m, first_k, ROWS_A, trans_a, aligned);
+    of.b = operand_of(matrix_b, arguments.ldb, share.column + column, arguments.n, first_k, ROWS_B, !trans_b,
+                      aligned);
     int is_there = share.row + row < arguments.m && share.column + column < arguments.n;
     wait_for_kernels_before();
     let_next_kernel_begin();

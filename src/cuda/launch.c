@@ -91,9 +91,30 @@ static epilogue_arguments epilogue_of(const struct problem *problem, const struc
     };
 }
 
+/* The plan's row for a kind of step that it has. */
+static const struct kernel *kernel_of_step(const struct plan *plan, enum step_kind kind)
+{
+    int i = 0;
+    while (plan->steps[i].kind != kind) {
+        ++i;
+    }
+    return plan->steps[i].kernel;
+}
+
+/* How many tiles a row's clusters share: the plan's, also behind its product where the tiles are the same ones. */
+static int64_t shared_tiles(const struct plan *plan, const struct kernel *kernel)
+{
+    const struct kernel *product = kernel_of_step(plan, STEP_MULTIPLY);
+    bool alike = kernel->stream && kernel->consumers == product->consumers &&
+                 kernel->tile_m == product->tile_m && kernel->tile_n == product->tile_n &&
+                 kernel_cluster_m(kernel) == kernel_cluster_m(product) &&
+                 kernel_cluster_n(kernel) == kernel_cluster_n(product);
+    return alike ? plan->stream_tiles : 0;
+}
+
 /*
- * A product: the plan's, or of a row that goes behind it, which shares no tiles. Where the plan has a reduce it stores
- * bare sums to partials; else its clusters may hand sums to each other there.
+ * A product: the plan's, or of a row that goes behind it. Where the plan has a reduce it stores bare sums to partials; else
+ * its clusters may hand sums to each other there.
  */
 static carat_status multiply_launch(struct cuda_device *device, const struct plan *plan,
                                     const struct kernel *kernel, const struct problem *problem,
@@ -142,8 +163,8 @@ static carat_status multiply_launch(struct cuda_device *device, const struct pla
         .verdict = *verdict,
     };
     if (kernel->tensor_maps) {
-        int64_t stream_tiles = problem == &plan->product ? plan->stream_tiles : 0;
-        return tensor_launch(device, kernel, problem, &arguments, blocks, stream_tiles, partials, stream);
+        return tensor_launch(device, kernel, problem, &arguments, blocks, shared_tiles(plan, kernel), partials,
+                             stream);
     }
     if (kernel_has_consumers(kernel) && blocks <= INT32_MAX) { /* of more the launch complains */
         int64_t at_once = (int64_t)device->base.traits.multiprocessors * kernel_most_resident(kernel);
@@ -334,16 +355,6 @@ static int64_t count_split_blocks(const struct cuda_device *device, const struct
     return blocks;
 }
 
-/* The row behind a split whose tiles say which parts of D are left alone. */
-static const struct kernel *kernel_of_step(const struct plan *plan, enum step_kind kind)
-{
-    int i = 0;
-    while (plan->steps[i].kind != kind) {
-        ++i;
-    }
-    return plan->steps[i].kernel;
-}
-
 /* What steps of a plan that splits tell each other, and where planes of A and B stand. */
 struct splitting {
     verdict_arguments verdict;
@@ -392,7 +403,7 @@ static carat_status split_launch(struct cuda_device *device, const struct plan *
         .count = words + (int32_t)blocks,
         .short_k = !scales && from->k < LEAST_K_OF_FAR_APART,
         .long_k = from->k >= LEAST_LONG_K,
-        .spoiled_rows = kernel_of_step(plan, STEP_MULTIPLY)->tile_m,
+        .spoiled_rows = kernel_of_step(plan, STEP_MULTIPLY)->tile_m, /* it says which parts it leaves */
         .slices = arguments.slices,
     };
     splitting->a = arguments.a.to;
