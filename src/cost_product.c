@@ -338,8 +338,8 @@ static double product_cycles(const struct device_traits *traits, const struct ca
     double multiply = (double)kernel->tile_m * kernel->tile_n * k / (kernel_unit_rate(kernel) * rate * busy);
     double fetch = fetch_cycles(kernel, p) * k;
     double wait = kernel_fetches_late(kernel) ? k / kernel->tile_k * load_cycles(kernel, p) / resident : 0;
-    bool fits = kernel->splits > 0 ? is_read_by_fours(p)
-                                   : !kernel_fetches_late(kernel) || problem_lies_in_place(p);
+    bool fits =
+        kernel->splits > 0 ? is_read_by_fours(p) : !kernel_fetches_late(kernel) || problem_lies_in_place(p);
     if (!fits) {
         wait = fmax(wait, ODD_FETCH_CYCLES * (kernel->tile_m + kernel->tile_n) * k);
     }

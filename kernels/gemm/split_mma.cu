@@ -112,8 +112,8 @@ static __device__ inline int loads_fit(const void *matrix, int64_t ld, int64_t s
 }
 
 /* Elements so far apart: the first `inside` of them, else zeros; aligned, which is a constant, neighbours all at once. */
-static __device__ __forceinline__ void load_line(float *x, const float *from, int width, int apart, int inside,
-                                                 int aligned)
+static __device__ __forceinline__ void load_line(float *x, const float *from, int width, int apart,
+                                                 int inside, int aligned)
 {
     if (aligned && width == 4) {
         float4 four = __ldg((const float4 *)from);
@@ -497,7 +497,8 @@ KERNEL __launch_bounds__(THREADS_X, MIN_BLOCKS) KERNEL_NAME(const gemm_arguments
                   trans_a) &&
         loads_fit(arguments.b, arguments.ldb, arguments.stride_b, arguments.n, arguments.k, ROWS_B, !trans_b);
     operands of;
-    of.a = operand_of(matrix_a, arguments.lda, share.row + row, arguments.m, first_k, ROWS_A, trans_a, aligned);
+    of.a =
+        operand_of(matrix_a, arguments.lda, share.row + row, arguments.m, first_k, ROWS_A, trans_a, aligned);
     of.b = operand_of(matrix_b, arguments.ldb, share.column + column, arguments.n, first_k, ROWS_B, !trans_b,
                       aligned);
     int is_there = share.row + row < arguments.m && share.column + column < arguments.n;

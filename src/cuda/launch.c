@@ -163,8 +163,8 @@ static carat_status multiply_launch(struct cuda_device *device, const struct pla
         .verdict = *verdict,
     };
     if (kernel->tensor_maps) {
-        return tensor_launch(device, kernel, problem, &arguments, blocks, shared_tiles(plan, kernel), partials,
-                             stream);
+        return tensor_launch(device, kernel, problem, &arguments, blocks, shared_tiles(plan, kernel),
+                             partials, stream);
     }
     if (kernel_has_consumers(kernel) && blocks <= INT32_MAX) { /* of more the launch complains */
         int64_t at_once = (int64_t)device->base.traits.multiprocessors * kernel_most_resident(kernel);
