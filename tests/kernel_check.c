@@ -917,17 +917,17 @@ static const struct refusal {
     const char *name;
     float element;
     float second; /* another one, which would not matter alone; 0: none */
-    int64_t k;    /* 0: any below 1024 */
+    int64_t k;    /* 0: some short one */
     bool all;     /* the whole block has the bits of a chain, */
     bool line;    /* or the elements of D that it goes to */
 } refusals[] = {
     {"fits", 0x1p-64f, 0, 0, false, false},
     {"too small", 0x1.fffffep-101f, 0, 0, true, true},
-    {"too small, of long k", 0x1p-149f, 0, 1024, true, true},
+    {"too small, of long k", 0x1p-149f, 0, 2048, true, true},
     {"too far below", 0x1p-65f, 0x1p-64f, 0, true, true},
-    {"too far above", 0x1p65f, 0x1p64f, 1023, true, true},
-    {"far, of long k", 0x1p-65f, 0, 1024, false, false},
-    {"infinite as a part", 0x1.ffffp127f, 0, 1024, false, true},
+    {"too far above", 0x1p65f, 0x1p64f, 2047, true, true},
+    {"far, of long k", 0x1p-65f, 0, 2048, false, false},
+    {"infinite as a part", 0x1.ffffp127f, 0, 2048, false, true},
 };
 
 #define MOST_SIDE 64 /* of a tile */

@@ -1569,7 +1569,7 @@ static void assert_planes_leave(carat_context *carat, const struct plan *plan, c
     const gemm_arguments *given = &planes.arguments.gemm;
     assert_true(given->a != at.a && given->b != at.b && given->lda == plan->product.lda);
     assert_int_equal(given->verdict.spoiled_rows, rows);
-    assert_int_equal(given->verdict.short_k, p->k < 1024);
+    assert_int_equal(given->verdict.short_k, p->k < 2048);
     assert_true(given->verdict.count_a >= 1 && given->verdict.count > given->verdict.count_a);
     assert_device_holds(carat, at.d, expected, w->bytes_d, NULL);
     free(expected);
@@ -1617,7 +1617,7 @@ static void what_planes_leave_is_computed_from_f32(void **state)
         int exponent; /* of the lesser element */
         bool refused;
     } cases[] = {{64, 0, false},     {64, -63, false},    {64, -64, true},
-                 {1024, -64, false}, {1024, -100, false}, {1024, -101, true}};
+                 {2048, -64, false}, {2048, -100, false}, {2048, -101, true}};
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); ++i) {
         struct work w = work_create(CARAT_F32, 300, 72, cases[i].k, 23);
         for (int64_t j = 0; j < 72; ++j) {

@@ -40,7 +40,7 @@ static const struct dial device_dial = {.unit = HOPPER,
                                         .order = ORDER_BY_MOVE,
                                         .chains = 1,
                                         .least_k = 32,
-                                        .far_apart_k = 1024,
+                                        .far_apart_k = 2048,
                                         .long_k = 4096,
                                         .rescue_moves_k = 128,
                                         .rescue_move = 16};
@@ -52,7 +52,7 @@ static const struct dial dials[] = {
      .order = ORDER_BY_MOVE,
      .chains = 1,
      .least_k = 32,
-     .far_apart_k = 1024,
+     .far_apart_k = 2048,
      .long_k = 4096,
      .rescue_moves_k = 128,
      .rescue_move = 16},
@@ -61,7 +61,7 @@ static const struct dial dials[] = {
      .order = ORDER_BY_MOVE,
      .chains = 2,
      .least_k = 32,
-     .far_apart_k = 1024,
+     .far_apart_k = 2048,
      .long_k = NEVER,
      .rescue_moves_k = 128,
      .rescue_move = 16},
@@ -70,7 +70,7 @@ static const struct dial dials[] = {
      .order = ORDER_BY_MOVE,
      .chains = 8,
      .least_k = 32,
-     .far_apart_k = 1024,
+     .far_apart_k = 2048,
      .long_k = NEVER,
      .rescue_moves_k = 128,
      .rescue_move = 16},
@@ -79,7 +79,7 @@ static const struct dial dials[] = {
      .order = ORDER_BY_MOVE,
      .chains = 4,
      .least_k = 32,
-     .far_apart_k = 1024,
+     .far_apart_k = 2048,
      .long_k = NEVER,
      .rescue_moves_k = 128,
      .rescue_move = 16},
@@ -282,7 +282,7 @@ static bool is_from_f32(const struct dial *dial, int64_t k)
 static void small_elements_and_short_products_stay_f32(void **test)
 {
     (void)test;
-    enum { K = 1024 };
+    enum { K = 2048 };
     fill(ACCURACY_NORMAL, 1, K);
     assert_false(standard_is_guarded(&device_dial, M, N, K, a, b));
     assert_false(is_from_f32(&device_dial, K));
@@ -302,7 +302,7 @@ static void small_elements_and_short_products_stay_f32(void **test)
 static void specials_come_out_as_from_f32(void **test)
 {
     (void)test;
-    enum { K = 1024 }; /* long enough for any range of exponents */
+    enum { K = 2048 }; /* long enough for any range of exponents */
     static const float specials[] = {INFINITY, -INFINITY, NAN, 0x1.fffffep127f};
     for (int i = 0; i < 4; i++) {
         fill(ACCURACY_NORMAL, 2, K);
@@ -630,8 +630,10 @@ static void short_products_of_wide_ranges_stay_f32(void **test)
     (void)test;
     fill(ACCURACY_EXPONENTS, 1, 256);
     assert_true(is_from_f32(&device_dial, 256));
-    fill(ACCURACY_EXPONENTS, 1, 1024);
-    assert_false(standard_is_guarded(&device_dial, M, N, 1024, a, b));
+    fill(ACCURACY_EXPONENTS, 1, 2047);
+    assert_true(is_from_f32(&device_dial, 2047));
+    fill(ACCURACY_EXPONENTS, 1, 2048);
+    assert_false(standard_is_guarded(&device_dial, M, N, 2048, a, b));
     fill(ACCURACY_ONE_HOT, 1, 64);
     b[5] = 0x1p-32f;
     b[9] = 0x1p32f;

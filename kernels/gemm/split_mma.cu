@@ -53,7 +53,7 @@ enum {
     ENTRIES =
         TILE_M * TILE_N / THREADS_X, /* of D, which a thread finishes: in a row, so many columns apart */
     COLUMN_STEP = THREADS_X / TILE_M,
-    SHORT_K = 1024, /* below, exponents that are far apart are refused */
+    SHORT_K = 2048, /* below, exponents that are far apart are refused */
     BAND = 8
 };
 

@@ -65,7 +65,7 @@
 #define BAND 8
 #define A_ALONG_K (LAYOUT == LAYOUT_TN || LAYOUT == LAYOUT_TT)
 #define B_ALONG_K (LAYOUT == LAYOUT_TN || LAYOUT == LAYOUT_NN)
-#define SHORT_K 1024 /* below, exponents that are far apart are refused */
+#define SHORT_K 2048 /* below, exponents that are far apart are refused */
 #define LONG_K 4096  /* from here on sums are compensated */
 #define COMPENSATES (WGMMA_N <= 64)
 #define MOVES_SUMS 1

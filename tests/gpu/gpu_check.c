@@ -151,7 +151,7 @@ static struct trial attempt_row(struct random *random, const struct kernel *row,
     p->n = tailed(random, index * 7, row->tile_n, cases(2, 1));
     p->k = tailed(random, index * 5, row->tile_k, cases(7, 2));
     if (row->planes + row->splits > 0) { /* from 32 or 96 on, and some where exponents may be far apart */
-        p->k += index % 8 == 7 ? 1024 : row->planes == 2 ? 95 : 31;
+        p->k += index % 8 == 7 ? 2048 : row->planes == 2 ? 95 : 31;
     }
     if (attempt % 4 == 2) { /* rows for few columns or few rows */
         p->n = 1 + index % 16;
@@ -562,7 +562,7 @@ static bool make_panels(int64_t index, void *what, struct trial *trial)
     for (int attempt = 0; attempt < 100; attempt++) {
         int64_t m = random_between(&random, index % 3 == 0 ? 1600 : 100, 4000);
         int64_t n = random_between(&random, 1600, 5000);
-        int64_t k = index % 8 == 7 ? 1024 : random_between(&random, 32, 100);
+        int64_t k = index % 8 == 7 ? 2048 : random_between(&random, 32, 100);
         struct problem problem;
         struct plan plan;
         reshape(&random, trial, m, n, k);
