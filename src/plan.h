@@ -81,10 +81,13 @@ bool keeps_planes_of_a(const struct problem *product);
 bool plan_has(const struct plan *plan, enum step_kind kind);
 
 /*
- * From here on of k, sums of products of bf16 planes are as good as f32 arithmetic's whatever the range of the operands,
- * also as cublasSgemm does it, which cuts k of 1024 into chains; and from here on they are compensated where others sum k in several chains, which costs a third of the speed.
+ * From here on of k, sums of products of bf16 planes are as good as f32 arithmetic's whatever the range of the operands, also
+ * as cublasSgemm does it, which cuts k of 1024 into chains. Behind a product of close accuracy, which may err twice as much,
+ * from half of that on.
  */
 #define LEAST_K_OF_FAR_APART 2048
+#define LEAST_K_OF_FAR_APART_BEHIND 1024
+/* From here on they are compensated where others sum k in several chains, which costs a third of the speed. */
 #define LEAST_LONG_K 4096
 
 /*

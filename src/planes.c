@@ -211,9 +211,8 @@ const struct kernel *find_safe_row(const struct device_traits *traits, const str
         if (kernel->operation == OPERATION_GEMM && kernel->tile_m == behind->tile_m &&
             kernel_multiplies(kernel, traits, &candidate->safe_product) &&
             kernel_count_blocks(kernel, &candidate->safe_product, 1, &blocks)) {
-            bool same_clusters = kernel->cluster == behind->cluster;
-            if (same_clusters) {
-                return kernel; /* of the same tiles it shares as many */
+            if (kernel_shares_as(kernel, behind)) {
+                return kernel;
             }
             found = found ? found : kernel;
         }

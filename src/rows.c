@@ -242,6 +242,15 @@ int kernel_cluster_n(const struct kernel *kernel)
     return kernel->swapped == kernel->shares_rows ? 1 : kernel_cluster_blocks(kernel);
 }
 
+bool kernel_shares_as(const struct kernel *kernel, const struct kernel *other)
+{
+    return kernel->stream && other->stream && kernel->tile_m == other->tile_m &&
+           kernel->tile_n == other->tile_n && kernel->tile_k == other->tile_k &&
+           kernel->consumers == other->consumers && kernel_cluster_m(kernel) == kernel_cluster_m(other) &&
+           kernel_cluster_n(kernel) == kernel_cluster_n(other) &&
+           kernel_most_resident(kernel) == kernel_most_resident(other);
+}
+
 bool kernel_count_blocks(const struct kernel *kernel, const struct problem *p, int parts, int64_t *blocks)
 {
     int64_t tiles_m = ceiling(p->m, (int64_t)kernel->tile_m * kernel_cluster_m(kernel));

@@ -78,6 +78,9 @@ int kernel_cluster_blocks(const struct kernel *kernel);
 int kernel_cluster_m(const struct kernel *kernel);
 int kernel_cluster_n(const struct kernel *kernel);
 
+/* Whether a row has the same tiles as another, of the same clusters and steps, so that as many of them can be shared. */
+bool kernel_shares_as(const struct kernel *kernel, const struct kernel *other);
+
 /* Tiles of the whole product, whole clusters of them; false where there are more than a grid can have. */
 bool kernel_count_blocks(const struct kernel *kernel, const struct problem *p, int parts, int64_t *blocks);
 

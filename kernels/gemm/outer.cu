@@ -1,7 +1,7 @@
 /*
  * outer.cu - sums of few outer products: f16 and bf16 of short k, whose time is D's way to memory, wherever the rows of the
- * operands and D's columns begin. Where those do not begin at 16 bytes the copy engine stores nothing, and who stores what he
- * has summed, a few elements of a column, has two in one place of 32 bytes for each that he fills.
+ * operands and D's columns begin. Where those do not begin at 16 bytes the copy engine stores nothing, and threads that store
+ * their own sums, a few elements of a column each, touch two sectors of 32 bytes for each that they fill.
  *
  * So a block's tile of D is high, and a warp stores a column of it at a time, as one line of memory: all of it in
  * pieces of 16 bytes that begin where memory has them, but for the two at its ends.
@@ -14,9 +14,9 @@
  * odd number of words apart. A lane 4 * group + member takes the instruction's rows and columns from such places that its sums
  * are eight neighbours of each column: 16 bytes of D, which it puts in the place of the operands.
  *
- * TILE_K are on the way at once, element by element, with lanes side by side in memory. Beyond k stand zeros.
+ * A thread has AHEAD loads on the way, of single elements, with lanes side by side in memory. Beyond k stand zeros.
  *
- * Needs: sm_80; any shape, alignment and layout. What limits it is memory, and from some 32 k on the loads.
+ * Needs: sm_80; any shape, alignment and layout. What limits it is instructions, and from some 32 k on the loads.
  */
 #include "kernel.h"
 

@@ -105,11 +105,7 @@ static const struct kernel *kernel_of_step(const struct plan *plan, enum step_ki
 static int64_t shared_tiles(const struct plan *plan, const struct kernel *kernel)
 {
     const struct kernel *product = kernel_of_step(plan, STEP_MULTIPLY);
-    bool alike = kernel->stream && kernel->consumers == product->consumers &&
-                 kernel->tile_m == product->tile_m && kernel->tile_n == product->tile_n &&
-                 kernel_cluster_m(kernel) == kernel_cluster_m(product) &&
-                 kernel_cluster_n(kernel) == kernel_cluster_n(product);
-    return alike ? plan->stream_tiles : 0;
+    return kernel_shares_as(kernel, product) ? plan->stream_tiles : 0;
 }
 
 /*
@@ -401,7 +397,7 @@ static carat_status split_launch(struct cuda_device *device, const struct plan *
         .count_left = (unsigned long long *)(uintptr_t)count,
         .count_a = words > 0 ? words : arguments.blocks_a,
         .count = words + (int32_t)blocks,
-        .short_k = !scales && from->k < LEAST_K_OF_FAR_APART,
+        .short_k = !scales && from->k < (safe ? LEAST_K_OF_FAR_APART_BEHIND : LEAST_K_OF_FAR_APART),
         .long_k = from->k >= LEAST_LONG_K,
         .spoiled_rows = kernel_of_step(plan, STEP_MULTIPLY)->tile_m, /* it says which parts it leaves */
         .slices = arguments.slices,

@@ -867,8 +867,8 @@ static void check_count_of(carat_plan *plan, int64_t side, bool in_parts)
     carat_release(context, memory);
 }
 
-/* Every other strip of so many rows has exponents far apart. */
-enum { STRIP = 200, FAR_SAMPLES = 2000 };
+/* Every other strip of so many rows, which are whole tiles of any height, has exponents far apart. */
+enum { STRIP = 384, FAR_SAMPLES = 2000 };
 
 static void make_strips_far(float *a, int64_t side, struct random *random)
 {
@@ -931,7 +931,7 @@ static void check_values_of(carat_plan *plan, int64_t side)
                carat_synchronize(context, NULL) == CARAT_OK,
            "half of a product is left to others");
     expect(carat_count_safe(context, &after) == CARAT_OK, "the count is read again");
-    expect(after - before >= count / 3 && after - before < count, "about half of D is left");
+    expect(after - before >= count * 2 / 5 && after - before <= count * 3 / 5, "about half of D is left");
     expect(count_far_off(a, b, d, side, &random) == 0, "what is left is right, and what is not");
     carat_release(context, device_memory);
     free(a);
