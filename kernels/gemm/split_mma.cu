@@ -12,8 +12,9 @@
  *            +----+----+----+----+----+--            of each warp, added in the warps' order through shared memory
  *
  * A lane 4 * group + member takes of op(A) and of op(B) the rows (columns) ROWS * group + 0 .. ROWS - 1 and of a step the k
- * 4 * member + 0 .. 3 (of rows that are read one by one member + 0, 4, 8, 12), STAGES steps ahead. That is how the tensor instruction wants its operands but for the order of k, of
- * rows and of columns, as in small.cu: so a lane's sums are neighbours in columns of D.
+ * 4 * member + 0 .. 3 (where rows are read one by one member + 0, 4, 8, 12), STAGES steps ahead. That is how the tensor
+ * instruction wants its operands but for the order of k, of rows and of columns, as in small.cu: so a lane's sums are
+ * neighbours in columns of D.
  *
  * Six of the nine products of parts are summed, small ones first, from zero in each step. So one sum in a step is cut at
  * full size by the unit; then it goes to an f32 sum, with rounding. (tests/dial_model.c computes the same.)
