@@ -13,7 +13,7 @@ import re
 import typing
 
 SOURCE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-SHAPES = ("square", "layouts", "ragged", "odd", "llm", "skinny", "batched", "strict")
+SHAPES = ("square", "layouts", "ragged", "odd", "llm", "skinny", "batched", "strict", "dial", "large")
 FORM = re.compile(r"(\d+)(?:\.(\d+))?(?:e(-?\d+))?")
 
 
@@ -242,15 +242,6 @@ def means_of_the_readme():
                 yield from map(figure, cell.split_by(r"(\S+) / (\S+)"), found[dtype], (what, what))
 
 
-def means_of_the_dial():
-    found = means("dial")
-    spoken = said("README.md", r"(f32(?:-\w+)?) (\d+\.\d+) / (\d+\.\d+)")
-    for dtype in sorted(set(found) - {dtype for dtype, *_ in spoken}):
-        yield Problem(f"README.md: dial: results for {dtype}, of which nothing is said")
-    for dtype, *parts in spoken:
-        yield from map(figure, parts, found.get(dtype, (None, None)), [f"dial {dtype}"] * 2)
-
-
 def ladder(name):
     return {(line["kernel"], line["size"]): line for line in document("ladder_" + name)["results"]
             if line["outcome"] == "timed"}
@@ -417,7 +408,7 @@ def errors_beside_cublas():
     yield from map(figure, spoken[0], (held, len(cases)), ("errors that are no larger", "all of them"))
 
 
-TABLES = (rates_of_the_readme, means_of_the_readme, means_of_the_dial, rungs_of_f32, rungs_of_bf16,
+TABLES = (rates_of_the_readme, means_of_the_readme, rungs_of_f32, rungs_of_bf16,
           block_sizes, transfers, errors_of_sums, kernels_that_move_memory, parts_in_registers,
           rates_of_close, errors_beside_cublas)
 

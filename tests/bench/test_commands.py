@@ -860,23 +860,25 @@ class Script(Case):
         self.assertEqual(json.loads(self.read("ladder_f32.json"))["dtype"], "f32")
         self.assertEqual(json.loads(self.read("ladder_f64.json"))["dtype"], "f64")
 
-    def test_the_dial_runs_on_exponents_too(self):
-        # A tiny dial in a copy of the folders that the script looks into.
+    def test_the_dial_and_its_largest_run_on_exponents_too(self):
+        # Tiny ones in a copy of the folders that the script looks into.
         copy = self.path("copy")
         os.makedirs(os.path.join(copy, "bench/shapes"))
         os.makedirs(os.path.join(copy, "scripts"))
         shutil.copy(os.path.join(SOURCE, "scripts/gpu"), os.path.join(copy, "scripts"))
-        with open(os.path.join(copy, "bench/shapes/dial.txt"), "w", encoding="utf-8") as file:
-            file.write("# tiny\nf32 NN 20 12 40\nf32-close TN 20 12 128\n")
+        for name in ("dial", "large"):
+            with open(os.path.join(copy, f"bench/shapes/{name}.txt"), "w", encoding="utf-8") as file:
+                file.write("# tiny\nf32 NN 20 12 40\nf32-close TN 20 12 128\n")
         text = self.run_script("--only", "bench,accuracy", "--per-case", "0.01", "--out", self.folder, "--minutes", "0",
                                script=os.path.join(copy, "scripts/gpu"))
-        self.assertIn("0 ran, 0 failed (), 3 skipped (bench bench accuracy)", text)
+        self.assertIn("0 ran, 0 failed (), 5 skipped (bench bench bench bench accuracy)", text)
         self.run_script("--only", "bench", "--per-case", "0.01", "--out", self.folder,
                         script=os.path.join(copy, "scripts/gpu"))
-        for name, family in (("bench_dial.json", "normal"), ("bench_dial_exponents.json", "exponents")):
-            results = [line for line in self.lines(name) if line["kind"] == "result"]
-            self.assertEqual([line["dtype"] for line in results], ["f32", "f32-close"])
-            self.assertEqual({line["input"] for line in results}, {family})
+        for shapes in ("dial", "large"):
+            for name, family in ((f"bench_{shapes}.json", "normal"), (f"bench_{shapes}_exponents.json", "exponents")):
+                results = [line for line in self.lines(name) if line["kind"] == "result"]
+                self.assertEqual([line["dtype"] for line in results], ["f32", "f32-close"])
+                self.assertEqual({line["input"] for line in results}, {family})
 
     def test_a_failing_step_is_said_and_counted(self):
         self.put_check("exit 3")
