@@ -1339,22 +1339,28 @@ static CUresult note_step(const CUlaunchConfig *config, CUfunction function, voi
 static void safe_product_shares_as_the_one_before(void **state)
 {
     (void)state;
-    static const char *const rows[] = {"wgmma_2xf16_nn_192x128", "wgmma_2xf16_nn_128x128",
-                                       "wgmma_2xf16_nn_128x128_c2"};
+    static const struct {
+        const char *row;
+        carat_op op; /* of A and B */
+    } cases[] = {{"wgmma_2xf16_nn_192x128", CARAT_NO_TRANSPOSE},
+                 {"wgmma_2xf16_nn_128x128", CARAT_NO_TRANSPOSE},
+                 {"wgmma_2xf16_nn_128x128_c2", CARAT_NO_TRANSPOSE},
+                 {"wgmma_2xf16_tt_192x128_c2", CARAT_TRANSPOSE}};
     standin_set_capability(90);
     carat_context *carat;
     assert_ok(carat_context_create(CARAT_DEVICE_CUDA, 0, &carat));
     struct device *device = carat_context_device(carat);
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); ++i) {
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); ++i) {
         const float one = 1;
         const float zero = 0;
         /* So many that a product in parts goes out behind; nothing is read. */
-        carat_gemm_problem described = carat_gemm_describe(CARAT_F32, 2688, 2176, 2048);
+        carat_gemm_problem described = carat_gemm_describe(CARAT_F32, 2400, 2176, 2048);
         described.order = CARAT_COLUMN_MAJOR;
+        described.op_a = described.op_b = cases[i].op;
         described.accuracy = CARAT_ACCURACY_CLOSE;
         struct problem problem;
         assert_ok(problem_check(&described, &problem));
-        const struct kernel *row = catalog_find(rows[i]);
+        const struct kernel *row = catalog_find(cases[i].row);
         assert_non_null(row);
         struct plan plan = sharing_plan(device, row, &problem);
         assert_int_equal(plan.step_count, 5);
@@ -1376,6 +1382,7 @@ static void safe_product_shares_as_the_one_before(void **state)
         assert_int_equal(noted_steps.count, 5);
         assert_int_equal(product->stream_tiles, plan.stream_tiles);
         assert_int_equal(safe->stream_tiles, plan.stream_tiles);
+        assert_true(product->stream_flags && product->stream_sums);
         assert_ptr_equal(safe->stream_flags, product->stream_flags);
         assert_ptr_equal(safe->stream_sums, product->stream_sums);
         assert_true(product->stream_token != 0 && safe->stream_token != 0);

@@ -860,7 +860,7 @@ class Script(Case):
         self.assertEqual(json.loads(self.read("ladder_f32.json"))["dtype"], "f32")
         self.assertEqual(json.loads(self.read("ladder_f64.json"))["dtype"], "f64")
 
-    def test_the_dial_and_its_largest_run_on_exponents_too(self):
+    def test_dial_and_large_run_on_exponents_too(self):
         # Tiny ones in a copy of the folders that the script looks into.
         copy = self.path("copy")
         os.makedirs(os.path.join(copy, "bench/shapes"))
