@@ -46,6 +46,8 @@ enum {
     AHEAD = 8
 };
 
+#include "lane_sums.h"
+
 static_assert(WARPS_LONG * WARP_LONG == TILE_LONG && WARP_THIN == TILE_THIN, "warps tile the block");
 static_assert(WARPS_K * WARPS_LONG * 32 == THREADS_X && WARPS_K >= 1, "and share its k");
 static_assert(TILE_K == CHUNK * STAGES * WARPS_K, "a tile is what the warps have on the way");
@@ -295,39 +297,6 @@ static __device__ __forceinline__ void sum_along_k(accumulator *sum, const opera
         }
         left -= TILE_K * SIZE;
     } while (left > 0);
-}
-
-/* What another lane has, whose number differs in one bit. */
-static __device__ __forceinline__ accumulator exchange(accumulator x, int bit)
-{
-#if ELEMENT == ELEMENT_S8
-    return __shfl_xor_sync(0xffffffffu, x, bit);
-#else
-    return __uint_as_float(__shfl_xor_sync(0xffffffffu, __float_as_uint(x), bit));
-#endif
-}
-
-/* Adds the lanes' sums: lane l then has sum number l / (32 / SUMS) of them all. */
-static __device__ __forceinline__ accumulator add_lanes(accumulator *sum)
-{
-    int lane = (int)threadIdx.x % 32;
-#pragma unroll
-    for (int level = 0; level < 5; ++level) {
-        int bit = 16 >> level;
-        int half = SUMS >> (level + 1);
-#pragma unroll
-        for (int i = 0; i < SUMS / 2; ++i) {
-            if (i < half) {
-                accumulator kept = lane & bit ? sum[i + half] : sum[i];
-                accumulator given = lane & bit ? sum[i] : sum[i + half];
-                sum[i] = kept + exchange(given, bit);
-            }
-        }
-        if (half == 0) {
-            sum[0] += exchange(sum[0], bit);
-        }
-    }
-    return sum[0];
 }
 
 /* ---- Sums across k -------------------------------------------------------------------------- */

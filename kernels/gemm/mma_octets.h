@@ -5,6 +5,8 @@
 #ifndef CARAT_GEMM_MMA_OCTETS_H
 #define CARAT_GEMM_MMA_OCTETS_H
 
+#include "mma_element.h"
+
 /* Where a chunk of a row lies in a shared tile, in bytes. */
 static __device__ inline int place_of(int row, int chunk, int along_k, int row_bytes)
 {
@@ -76,20 +78,6 @@ static __device__ inline void round_pair(uint32_t *first, uint32_t *second, int 
 {
 #if ELEMENT == ELEMENT_F32
     tf32_pair_from_f32(first, second, in_place);
-#endif
-}
-
-/* sum += row * column, one instruction. */
-static __device__ inline void multiply(accumulator sum[4], const uint32_t row[4], const uint32_t column[2])
-{
-#if ELEMENT == ELEMENT_F16
-    mma_f16_16x8x16(sum, row, column);
-#elif ELEMENT == ELEMENT_BF16
-    mma_bf16_16x8x16(sum, row, column);
-#elif ELEMENT == ELEMENT_F32
-    mma_tf32_16x8x8(sum, row, column);
-#else
-    mma_s8_16x8x32(sum, row, column);
 #endif
 }
 

@@ -21,6 +21,7 @@
 #include "kernel.h"
 
 #include "epilogue.h"
+#include "mma_element.h"
 #include "shift_words.h"
 #include "tiles.h"
 
@@ -151,15 +152,6 @@ static __device__ __forceinline__ void copy_operand(element *to, const operand *
  * columns are rows of D, number c of instruction j row 4 * c + j of the warp's.
  */
 typedef float sums[PARTS][2][ROWS][4];
-
-static __device__ __forceinline__ void multiply(float d[4], const uint32_t a[4], const uint32_t b[2])
-{
-#if ELEMENT == ELEMENT_F16
-    mma_f16_16x8x16(d, a, b);
-#else
-    mma_bf16_16x8x16(d, a, b);
-#endif
-}
 
 /* Two neighbours along k. */
 static __device__ __forceinline__ uint32_t word_at(const element *operand, int row, int k)
