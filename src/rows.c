@@ -266,6 +266,10 @@ int64_t kernel_clusters(const struct kernel *kernel, const struct device_traits 
 {
     int64_t clusters =
         (int64_t)traits->multiprocessors * kernel_most_resident(kernel) / kernel_cluster_blocks(kernel);
+    /* A cluster stands in one part of the chip, and those have 16 or 18 multiprocessors: of four, 30 find a place and not 33. */
+    if (kernel_cluster_blocks(kernel) > 2) {
+        clusters -= ceiling(clusters, 11);
+    }
     return clusters > 0 ? clusters : 1;
 }
 

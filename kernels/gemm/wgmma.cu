@@ -151,8 +151,10 @@
 #define ACROSS (ROW_BYTES / (int)sizeof(element)) /* elements of a row where they lie across */
 #define K_BYTES (TILE_K * (int)sizeof(element))   /* of k in a stage: the rows of operands along k */
 #define STEPS (K_BYTES / 32)                      /* instructions along k in a stage */
-#define ROWS_BYTES (TILE_ROWS * K_BYTES)          /* a stage's rows of k, a plane, ... */
-#define COLUMNS_BYTES (WGMMA_N * K_BYTES)         /* ... and its columns */
+/* Columns that lie across come in whole boxes, of whose last the instruction may have no use for some. */
+#define COLUMNS_LOADED (COLUMNS_ACROSS ? (WGMMA_N + ACROSS - 1) / ACROSS * ACROSS : WGMMA_N)
+#define ROWS_BYTES (TILE_ROWS * K_BYTES)         /* a stage's rows of k, a plane, ... */
+#define COLUMNS_BYTES (COLUMNS_LOADED * K_BYTES) /* ... and its columns */
 
 /*
  * Who stores together, and how many columns of D at a time: with SWAPPED=1 a warp has the whole of its 16, along m as
@@ -245,7 +247,6 @@ static_assert(!FETCHES_ROWS || CONSUMERS == 2, "while a warpgroup fetches the ot
 #if SHARES_ROWS && CLUSTER == 1
 #error "one block has nothing to share"
 #endif
-static_assert(!COLUMNS_ACROSS || WGMMA_N % ACROSS == 0, "columns that lie across come in whole boxes");
 static_assert(COLUMNS_ACROSS || SHARES_ROWS || WGMMA_N % (8 * CLUSTER) == 0, "each block loads whole atoms");
 static_assert(ROWS_ACROSS || !SHARES_ROWS || TILE_ROWS % (8 * CLUSTER) == 0, "each block loads whole atoms");
 
@@ -377,8 +378,9 @@ static __device__ inline void produce(const tensor_gemm_arguments *arguments, sh
     uint32_t column_rank = rank % COLUMN_SHARERS;
     int rows_begin = own_share(TILE_ROWS, ROWS_ACROSS, ROW_SHARERS, row_rank);
     int rows_count = own_share(TILE_ROWS, ROWS_ACROSS, ROW_SHARERS, row_rank + 1) - rows_begin;
-    int columns_begin = own_share(WGMMA_N, COLUMNS_ACROSS, COLUMN_SHARERS, column_rank);
-    int columns_count = own_share(WGMMA_N, COLUMNS_ACROSS, COLUMN_SHARERS, column_rank + 1) - columns_begin;
+    int columns_begin = own_share(COLUMNS_LOADED, COLUMNS_ACROSS, COLUMN_SHARERS, column_rank);
+    int columns_count =
+        own_share(COLUMNS_LOADED, COLUMNS_ACROSS, COLUMN_SHARERS, column_rank + 1) - columns_begin;
     position at = {0, 0};
     int tells = places_come(gemm, reads);
     walk way = walk_begin(arguments, reads);

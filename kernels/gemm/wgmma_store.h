@@ -244,7 +244,9 @@ static __device__ __forceinline__ void store_late(const tensor_gemm_arguments *a
 
 /* Pieces that the stages hold of columns: so many of each. */
 #define PIECES_AT_ONCE(bytes)                                                                                \
-    (!SWAPPED ? (bytes) / 2 : PIECE_COUNT(bytes) <= STAGES ? PIECE_COUNT(bytes) : PIECE_COUNT(bytes) / 2)
+    (!SWAPPED                                                  ? (bytes) / 2                                 \
+     : PIECE_COUNT(bytes) <= STAGES && PIECE_COUNT(bytes) <= 4 ? PIECE_COUNT(bytes)                          \
+                                                               : PIECE_COUNT(bytes) / 2)
 
 static_assert(!STORES_COLUMNS(4) || (PIECES_AT_ONCE(4) <= STAGES && PIECES_AT_ONCE(4) <= 4 &&
                                      PIECE_COUNT(4) % PIECES_AT_ONCE(4) == 0),
