@@ -168,6 +168,13 @@ int64_t candidate_steps(const struct candidate *candidate)
     return ceiling(candidate->product.k, candidate->kernel->tile_k);
 }
 
+/* How many clusters stand side by side, one block a multiprocessor. */
+static int64_t clusters_beside(const struct device_traits *traits, const struct kernel *kernel)
+{
+    int64_t clusters = kernel_clusters(kernel, traits) / kernel_most_resident(kernel);
+    return clusters > 0 ? clusters : 1;
+}
+
 /*
  * The tiles of the busiest multiprocessor: whole ones in waves, but where the clusters share some, a real number of
  * them, to the step.
@@ -176,7 +183,7 @@ static double busiest_tiles(const struct device_traits *traits, const struct can
 {
     int cluster = kernel_cluster_blocks(candidate->kernel);
     int64_t tiles = candidate->blocks / cluster;
-    int64_t clusters_at_once = traits->multiprocessors / cluster > 0 ? traits->multiprocessors / cluster : 1;
+    int64_t clusters_at_once = clusters_beside(traits, candidate->kernel);
     if (candidate->stream_tiles == 0) {
         return (double)ceiling(tiles, clusters_at_once);
     }
@@ -372,7 +379,7 @@ static double memory_cycles_in_waves(const struct device_traits *traits, const s
     const struct kernel *kernel = candidate->kernel;
     int cluster = kernel_cluster_blocks(kernel);
     int64_t tiles = candidate->blocks / cluster;
-    int64_t at_once = traits->multiprocessors / cluster > 0 ? traits->multiprocessors / cluster : 1;
+    int64_t at_once = clusters_beside(traits, kernel);
     int64_t last = tiles % at_once;
     if (!kernel->tensor_maps || candidate->stream_tiles > 0 || tiles < at_once || last == 0) {
         return 0;

@@ -147,13 +147,13 @@ const struct kernel *find_row_of_planes(const struct device_traits *traits, int 
 
 /* ---- Of which kind a row is ---- */
 
+bool kernel_is_direct(const struct kernel *kernel) { return kernel->k_limit > 0; }
+
 bool kernel_is_thin(const struct kernel *kernel)
 {
     return !kernel->tensor_maps && kernel->warp_m > 0 && kernel->splits == 0 && kernel->slices == 0 &&
-           (kernel->tile_m <= 16 || kernel->tile_n <= 16);
+           !kernel_is_direct(kernel) && (kernel->tile_m <= 16 || kernel->tile_n <= 16);
 }
-
-bool kernel_is_direct(const struct kernel *kernel) { return kernel->k_limit > 0; }
 
 bool kernel_is_brief(const struct kernel *kernel) { return kernel->lanes_m > 0; }
 
@@ -266,7 +266,7 @@ int64_t kernel_clusters(const struct kernel *kernel, const struct device_traits 
 {
     int64_t clusters =
         (int64_t)traits->multiprocessors * kernel_most_resident(kernel) / kernel_cluster_blocks(kernel);
-    /* A cluster stands in one part of the chip, and those have 16 or 18 multiprocessors: of four, 30 find a place and not 33. */
+    /* A cluster stands in one part of the chip. Of clusters of four 30 find a place on an H200, as its driver says, and not 33. */
     if (kernel_cluster_blocks(kernel) > 2) {
         clusters -= ceiling(clusters, 11);
     }

@@ -620,10 +620,11 @@ static void describe(const struct product *work)
             element_get(carat_scalar_type(p->type_cd), work->beta, 0));
 }
 
-/* Whether a row has a way of its own where there is nothing to do but the rounding: brief.cu and batch.cu. */
+/* Whether a row has a way of its own where there is nothing to do but the rounding: brief.cu, batch.cu, dots.cu and singles.cu. */
 static bool ends_plainly(const struct kernel *row)
 {
-    return row->lanes_m > 0 || (row->epilogue && row->thread_m > 0 && row->stages > 1);
+    bool by_warp = row->warp_m > 0 && row->tensor_maps == 0 && (row->k_limit > 0 || row->stages == 1);
+    return row->lanes_m > 0 || (row->epilogue && (by_warp || (row->thread_m > 0 && row->stages > 1)));
 }
 
 /* Layouts and shape, of m and n at most a few hundred and of few multiply-adds in all. */

@@ -26,6 +26,7 @@
 #include "kernel.h"
 
 #include "epilogue.h"
+#include "first_pass.h"
 #include "shift_words.h"
 #include "store_sum.h"
 #include "thin_tile.h"
@@ -351,21 +352,6 @@ static __device__ __forceinline__ void sum_across_k(accumulator *sum, const oper
 }
 
 /* ---- From the lanes' sums to D -------------------------------------------------------------- */
-
-/*
- * While the kernel before has not ended, all runs once for nothing, as in brief.cu: so that the code that is still to come
- * is at hand. Not where there are more blocks than find a place beside those of a kernel like this one: they begin when
- * that has ended; nor before 9.0, where all do.
- */
-static __device__ inline int first_pass(void)
-{
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
-    return 1;
-#else
-    const uint32_t few = 128;
-    return gridDim.x > few;
-#endif
-}
 
 KERNEL __launch_bounds__(THREADS_X, MIN_BLOCKS) KERNEL_NAME(const gemm_arguments arguments)
 {

@@ -1,6 +1,6 @@
 /*
- * lane_sums.h - how the sums of a warp's lanes meet, SUMS of them in each, a power of two up to 32: the kernel says so, and includes
- * this after kernel.h.
+ * lane_sums.h - how the sums of a warp's lanes meet. A kernel includes it where it has said how many of them each lane has: SUMS, a
+ * power of two up to 32.
  */
 #ifndef CARAT_GEMM_LANE_SUMS_H
 #define CARAT_GEMM_LANE_SUMS_H

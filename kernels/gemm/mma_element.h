@@ -1,5 +1,5 @@
 /*
- * mma_element.h - the tensor instruction of a warp for the row's type of elements, which includes this after kernel.h.
+ * mma_element.h - the tensor instruction of a warp for the row's type of elements. A kernel includes it after kernel.h.
  */
 #ifndef CARAT_GEMM_MMA_ELEMENT_H
 #define CARAT_GEMM_MMA_ELEMENT_H

@@ -7,8 +7,8 @@
  * into place. Here nothing is copied and nothing moved. A lane's loads are of single elements, all of them on the way at once,
  * and one piece of code does for every layout: how far it is to the next row and to the next k are two numbers.
  *
- * The warps of a block share a tile of D, and what few k there are as well: slice s has every SLICES-th step of 16 k,
- * STEPS of them at a time. Their sums meet in shared memory, and are added in the order of the slices.
+ * The warps of a block share a tile of D, and what few k there are as well: slices take STEPS steps of 16 k in turn, which are on
+ * the way together. Their sums meet in shared memory, and are added in the order of the slices.
  *
  *                    k of a step
  *                  |0 1 2 3|4 5 6 7|8 9 a b|c d e f|
@@ -22,6 +22,7 @@
  */
 #include "kernel.h"
 
+#include "first_pass.h"
 #include "mma_element.h"
 #include "store_sum.h"
 
@@ -38,7 +39,7 @@ enum {
     SLICES = THREADS_X / 32 / WARPS,
     STEPS = TILE_K / (SLICES * STEP_K), /* whose loads are on the way at once */
     PITCH = TILE_M % 16 == 0 ? TILE_M + 8
-                             : TILE_M, /* sums from column to column: lanes write to different banks */
+                             : TILE_M, /* sums from column to column: two lanes at most write to a bank */
     THREAD_ELEMENTS = TILE_M * TILE_N / THREADS_X,
     BAND = 8
 };
@@ -48,7 +49,9 @@ static_assert(ELEMENT == ELEMENT_F16 || ELEMENT == ELEMENT_BF16 || ELEMENT == EL
 static_assert(WARP_M % 8 == 0 && WARP_N % 16 == 0 && TILE_M % WARP_M == 0 && TILE_N % WARP_N == 0,
               "instructions tile a warp's tile, and warps the block's");
 static_assert(THREADS_X == 32 * WARPS * SLICES && TILE_K == SLICES * STEPS * STEP_K, "slices share k evenly");
-static_assert(THREAD_ELEMENTS * THREADS_X == TILE_M * TILE_N, "threads store as many elements each");
+static_assert(THREAD_ELEMENTS * THREADS_X == TILE_M * TILE_N && THREADS_X % TILE_M == 0,
+              "threads store as many elements each, of one row");
+static_assert(MEMBERS == 4, "lanes lie as in the instruction");
 
 static __device__ inline int least(int64_t x, int most) { return x < most ? (int)x : most; }
 
@@ -193,8 +196,8 @@ static __device__ __forceinline__ void add_products(sums sum, const operand *a, 
 /* A warp's sums to its slice's. */
 static __device__ __forceinline__ void write_sums(float *to, sums sum, standing at)
 {
-    int group = (int)threadIdx.x % 32 / 4;
-    int member = (int)threadIdx.x % 4;
+    int group = (int)threadIdx.x % 32 / MEMBERS;
+    int member = (int)threadIdx.x % MEMBERS;
     to += (at.column + group) * PITCH + at.row + 2 * member;
 #pragma unroll
     for (int i = 0; i < ROW_OCTETS / 2; ++i) {
@@ -222,21 +225,6 @@ static __device__ __forceinline__ float sum_of(float shared[SLICES][TILE_N * PIT
         }
     }
     return sum;
-}
-
-/*
- * While the kernel before has not ended, all runs once for nothing, as in brief.cu: so that the code that is still to come
- * is at hand. Not where there are more blocks than find a place beside those of a kernel like this one: they begin when
- * that has ended; nor before 9.0, where all do.
- */
-static __device__ inline int first_pass(void)
-{
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
-    return 1;
-#else
-    const uint32_t few = 132;
-    return gridDim.x > few;
-#endif
 }
 
 KERNEL __launch_bounds__(THREADS_X, MIN_BLOCKS) KERNEL_NAME(const gemm_arguments arguments)

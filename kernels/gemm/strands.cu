@@ -3,8 +3,8 @@
  * SWAPPED=1. The other operand is long, begins anywhere, and is read once, one element a lane.
  *
  * A warp's load is then one line of 128 bytes, or the two that it lies in, wherever rows begin: nothing is fetched twice, put
- * together or left to the ends. Wider loads are fewer instructions, but memory wants no more of these than one in seven cycles of a
- * multiprocessor. What counts is that enough of them are on the way, which is AHEAD * ROWS of every lane.
+ * together or left to the ends. Wider loads would be fewer, and gain nothing: memory gives a multiprocessor a line in seven cycles.
+ * What counts is that enough of them are on the way, which is AHEAD * ROWS of every lane.
  *
  *     memory runs along k                          across k
  *
@@ -41,7 +41,9 @@ enum {
     SUMS = ROWS * TILE_THIN
 };
 
+#if LONG_ALONG_K
 #include "lane_sums.h"
+#endif
 
 static_assert(ELEMENT == ELEMENT_F32, "an element is a word");
 static_assert(WARP_LONG == TILE_LONG && WARP_THIN == TILE_THIN, "each warp has all of the tile");
@@ -151,21 +153,21 @@ KERNEL __launch_bounds__(THREADS_X, MIN_BLOCKS) KERNEL_NAME(const gemm_arguments
     if (!alpha_is_zero(arguments.alpha, arguments.epilogue.result_type)) {
         add_products(sum, wide, thin, row, column, share.k_end - share.k_begin);
     }
-    if (LONG_ALONG_K) {
-        float all = add_lanes(sum);
-        int number = lane / (32 / SUMS);
-        if (lane % (32 / SUMS) == 0) {
-            slots[warp][number % TILE_THIN][number / TILE_THIN] = all;
-        }
-    } else {
+#if LONG_ALONG_K
+    float all = add_lanes(sum);
+    int number = lane / (32 / SUMS);
+    if (lane % (32 / SUMS) == 0) {
+        slots[warp][number % TILE_THIN][number / TILE_THIN] = all;
+    }
+#else
 #pragma unroll
-        for (int r = 0; r < ROWS; ++r) {
+    for (int r = 0; r < ROWS; ++r) {
 #pragma unroll
-            for (int c = 0; c < TILE_THIN; ++c) {
-                slots[warp][c][32 * r + lane] = sum[r * TILE_THIN + c];
-            }
+        for (int c = 0; c < TILE_THIN; ++c) {
+            slots[warp][c][32 * r + lane] = sum[r * TILE_THIN + c];
         }
     }
+#endif
     __syncthreads();
 #pragma unroll 1
     for (int e = (int)threadIdx.x; e < TILE_LONG * TILE_THIN; e += THREADS_X) {
@@ -173,13 +175,13 @@ KERNEL __launch_bounds__(THREADS_X, MIN_BLOCKS) KERNEL_NAME(const gemm_arguments
         int r = SWAPPED ? e / TILE_THIN : e % TILE_LONG;
         int c = SWAPPED ? e % TILE_THIN : e / TILE_LONG;
         if (row + r < wide->count && column + c < thin->count) {
-            float all = slots[0][c][r];
+            float total = slots[0][c][r];
 #pragma unroll
             for (int w = 1; w < WARPS; ++w) {
-                all += slots[w][c][r];
+                total += slots[w][c][r];
             }
             store_sum(&arguments, &share, SWAPPED ? column + c : row + r, SWAPPED ? row + r : column + c,
-                      all);
+                      total);
         }
     }
 }

@@ -151,7 +151,7 @@
 #define ACROSS (ROW_BYTES / (int)sizeof(element)) /* elements of a row where they lie across */
 #define K_BYTES (TILE_K * (int)sizeof(element))   /* of k in a stage: the rows of operands along k */
 #define STEPS (K_BYTES / 32)                      /* instructions along k in a stage */
-/* Columns that lie across come in whole boxes, of whose last the instruction may have no use for some. */
+/* Columns that lie across come in whole boxes, of the last of which the instruction may use a part only. */
 #define COLUMNS_LOADED (COLUMNS_ACROSS ? (WGMMA_N + ACROSS - 1) / ACROSS * ACROSS : WGMMA_N)
 #define ROWS_BYTES (TILE_ROWS * K_BYTES)         /* a stage's rows of k, a plane, ... */
 #define COLUMNS_BYTES (COLUMNS_LOADED * K_BYTES) /* ... and its columns */
@@ -326,7 +326,7 @@ static __device__ inline void load_rows(uint32_t to, const tensor_map *map, uint
 
 /*
  * Of `count` rows or columns the first that block `rank` of a cluster loads, where `blocks` of it share them; where they lie
- * across, in whole boxes.
+ * across, in whole boxes, of which there may be fewer than blocks.
  */
 static __device__ inline int own_share(int count, int across, int blocks, uint32_t rank)
 {

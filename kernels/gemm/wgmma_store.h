@@ -242,17 +242,17 @@ static __device__ __forceinline__ void store_late(const tensor_gemm_arguments *a
  */
 #define STORES_COLUMNS(bytes) (!TURNS && WGMMA_N % 64 == 0 && ((bytes) == 4 || STORES_16))
 
-/* Pieces that the stages hold of columns: so many of each. */
+/* Pieces that the stages hold of columns: so many of each, and no more than a warp copies of one at a time. */
+#define PIECES_OF_COLUMN 4
+#define FIT_AT_ONCE(pieces) ((pieces) <= STAGES && (pieces) <= PIECES_OF_COLUMN)
 #define PIECES_AT_ONCE(bytes)                                                                                \
-    (!SWAPPED                                                  ? (bytes) / 2                                 \
-     : PIECE_COUNT(bytes) <= STAGES && PIECE_COUNT(bytes) <= 4 ? PIECE_COUNT(bytes)                          \
-                                                               : PIECE_COUNT(bytes) / 2)
+    (!SWAPPED ? (bytes) / 2 : FIT_AT_ONCE(PIECE_COUNT(bytes)) ? PIECE_COUNT(bytes) : PIECE_COUNT(bytes) / 2)
 
-static_assert(!STORES_COLUMNS(4) || (PIECES_AT_ONCE(4) <= STAGES && PIECES_AT_ONCE(4) <= 4 &&
-                                     PIECE_COUNT(4) % PIECES_AT_ONCE(4) == 0),
+static_assert(!STORES_COLUMNS(4) ||
+                  (FIT_AT_ONCE(PIECES_AT_ONCE(4)) && PIECE_COUNT(4) % PIECES_AT_ONCE(4) == 0),
               "the stages hold a tile of 32 bits or half of it, and a warp a column of that");
-static_assert(!STORES_COLUMNS(2) || (PIECES_AT_ONCE(2) <= STAGES && PIECES_AT_ONCE(2) <= 4 &&
-                                     PIECE_COUNT(2) % PIECES_AT_ONCE(2) == 0),
+static_assert(!STORES_COLUMNS(2) ||
+                  (FIT_AT_ONCE(PIECES_AT_ONCE(2)) && PIECE_COUNT(2) % PIECES_AT_ONCE(2) == 0),
               "and one of 16 bits");
 
 static __device__ __forceinline__ void store_columns(standing at, const tensor_gemm_arguments *arguments,
