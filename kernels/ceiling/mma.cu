@@ -8,6 +8,7 @@
  */
 #include "kernel.h"
 
+#include "mma_element.h"
 #include "normal.h"
 
 #define ROWS 4                                                     /* fragments of A, 16 rows each */
@@ -15,25 +16,6 @@
 #define OPERATIONS (2 * 16 * 8 * (32 / (int)sizeof(element)) / 32) /* of one instruction, a thread */
 static_assert(OPS_PER_ROUND == 2 * ROWS * COLUMNS * OPERATIONS,
               "the catalogue's OPS_PER_ROUND is what a round does");
-
-#if ELEMENT == ELEMENT_S8
-typedef uint32_t sum_type;
-#else
-typedef float sum_type;
-#endif
-
-static __device__ inline void multiply(sum_type sum[4], const uint32_t a[4], const uint32_t b[2])
-{
-#if ELEMENT == ELEMENT_F16
-    mma_f16_16x8x16(sum, a, b);
-#elif ELEMENT == ELEMENT_BF16
-    mma_bf16_16x8x16(sum, a, b);
-#elif ELEMENT == ELEMENT_F32
-    mma_tf32_16x8x8(sum, a, b);
-#else
-    mma_s8_16x8x32(sum, a, b);
-#endif
-}
 
 /* The elements of a word with their signs changed. */
 static __device__ inline uint32_t negated(uint32_t word)
@@ -51,7 +33,7 @@ KERNEL __launch_bounds__(THREADS_X, MIN_BLOCKS) KERNEL_NAME(ceiling_arguments ar
 {
     uint32_t a[ROWS][4];
     uint32_t b[2][COLUMNS][2];
-    sum_type sums[ROWS][COLUMNS][4];
+    accumulator sums[ROWS][COLUMNS][4];
 #pragma unroll
     for (int r = 0; r < ROWS; r++) {
 #pragma unroll

@@ -385,13 +385,7 @@ KERNEL __launch_bounds__(THREADS_X, MIN_BLOCKS) KERNEL_NAME(const gemm_arguments
     accumulator all = 0;
 #pragma unroll 1
     for (int pass = first_pass(); pass < 2; ++pass) {
-        int64_t length = 0;
-        if (pass > 0) {
-            wait_for_kernels_before();
-            let_next_kernel_begin();
-            int nothing = alpha_is_zero(arguments.alpha, arguments.epilogue.result_type);
-            length = nothing ? 0 : share.k_end - share.k_begin;
-        }
+        int64_t length = begin_pass(pass, &arguments, &share);
         accumulator sum[SUMS] = {0};
         if (along_k) {
             if (is_along_k(thin)) {

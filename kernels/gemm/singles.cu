@@ -7,8 +7,7 @@
  * into place. Here nothing is copied and nothing moved. A lane's loads are of single elements, all of them on the way at once,
  * and one piece of code does for every layout: how far it is to the next row and to the next k are two numbers.
  *
- * The warps of a block share a tile of D, and what few k there are as well: slices take STEPS steps of 16 k in turn, which are on
- * the way together. Their sums meet in shared memory, and are added in the order of the slices.
+ * The warps of a block share a tile of D, and what few k there are as well: slices take steps of 16 k in turn. Their sums meet in shared memory, and are added in the order of the slices.
  *
  *                    k of a step
  *                  |0 1 2 3|4 5 6 7|8 9 a b|c d e f|
@@ -37,18 +36,19 @@ enum {
     WARPS_M = TILE_M / WARP_M,
     WARPS = WARPS_M * (TILE_N / WARP_N), /* of a slice */
     SLICES = THREADS_X / 32 / WARPS,
-    STEPS = TILE_K / (SLICES * STEP_K), /* whose loads are on the way at once */
     PITCH = TILE_M % 16 == 0 ? TILE_M + 8
                              : TILE_M, /* sums from column to column: two lanes at most write to a bank */
     THREAD_ELEMENTS = TILE_M * TILE_N / THREADS_X,
     BAND = 8
 };
 
+#include "warp_place.h"
+
 static_assert(ELEMENT == ELEMENT_F16 || ELEMENT == ELEMENT_BF16 || ELEMENT == ELEMENT_F32,
               "there is an instruction for the elements");
 static_assert(WARP_M % 8 == 0 && WARP_N % 16 == 0 && TILE_M % WARP_M == 0 && TILE_N % WARP_N == 0,
               "instructions tile a warp's tile, and warps the block's");
-static_assert(THREADS_X == 32 * WARPS * SLICES && TILE_K == SLICES * STEPS * STEP_K, "slices share k evenly");
+static_assert(THREADS_X == 32 * WARPS * SLICES && TILE_K == SLICES * STEP_K, "a slice has a step of a tile");
 static_assert(THREAD_ELEMENTS * THREADS_X == TILE_M * TILE_N && THREADS_X % TILE_M == 0,
               "threads store as many elements each, of one row");
 static_assert(MEMBERS == 4, "lanes lie as in the instruction");
@@ -144,46 +144,23 @@ static __device__ __forceinline__ void add_step(sums sum, const element (*a)[LAN
     }
 }
 
-/* Where a warp is: its slice of k, and its part of the tile. */
-typedef struct standing {
-    int slice;
-    int row; /* along m */
-    int column;
-} standing;
-
-static __device__ inline standing standing_of_warp(void)
-{
-    int warp = (int)threadIdx.x / 32;
-    standing at;
-    at.slice = warp / WARPS;
-    at.row = warp % WARPS_M * WARP_M;
-    at.column = warp % WARPS / WARPS_M * WARP_N;
-    return at;
-}
-
 /* Adds the slice's products of `length` k. Of no k the loop is run as well, for nothing: see the kernel. */
 static __device__ __forceinline__ void add_products(sums sum, const operand *a, const operand *b,
                                                     const char *const *rows_a, const char *const *rows_b,
                                                     int slice, int64_t length)
 {
-    int first = slice * STEPS * STEP_K + (int)threadIdx.x % MEMBERS * LANE_K; /* the lane's k */
+    int first = slice * STEP_K + (int)threadIdx.x % MEMBERS * LANE_K; /* the lane's k */
     int64_t at_a = first * a->step_k;
     int64_t at_b = first * b->step_k;
     int64_t left = length - first;
 #pragma unroll 1
     do {
-        element x[STEPS][COLUMN_OCTETS][LANE_K];
-        element y[STEPS][ROW_OCTETS][LANE_K];
-#pragma unroll
-        for (int s = 0; s < STEPS; ++s) {
-            int k_left = left - s * STEP_K < LANE_K ? (int)left - s * STEP_K : LANE_K;
-            load_step(x[s], rows_a, COLUMN_OCTETS, at_a + s * STEP_K * a->step_k, a->step_k, k_left);
-            load_step(y[s], rows_b, ROW_OCTETS, at_b + s * STEP_K * b->step_k, b->step_k, k_left);
-        }
-#pragma unroll
-        for (int s = 0; s < STEPS; ++s) {
-            add_step(sum, x[s], y[s]);
-        }
+        element x[COLUMN_OCTETS][LANE_K];
+        element y[ROW_OCTETS][LANE_K];
+        int k_left = left < LANE_K ? (int)left : LANE_K;
+        load_step(x, rows_a, COLUMN_OCTETS, at_a, a->step_k, k_left);
+        load_step(y, rows_b, ROW_OCTETS, at_b, b->step_k, k_left);
+        add_step(sum, x, y);
         at_a += TILE_K * a->step_k;
         at_b += TILE_K * b->step_k;
         left -= TILE_K;
@@ -194,7 +171,7 @@ static __device__ __forceinline__ void add_products(sums sum, const operand *a, 
 /* ---- From sums to D ------------------------------------------------------------------------- */
 
 /* A warp's sums to its slice's. */
-static __device__ __forceinline__ void write_sums(float *to, sums sum, standing at)
+static __device__ __forceinline__ void write_sums(float *to, sums sum, warp_place at)
 {
     int group = (int)threadIdx.x % 32 / MEMBERS;
     int member = (int)threadIdx.x % MEMBERS;
@@ -231,7 +208,7 @@ KERNEL __launch_bounds__(THREADS_X, MIN_BLOCKS) KERNEL_NAME(const gemm_arguments
 {
     __shared__ float shared[SLICES][TILE_N * PITCH];
     block_share share = share_of_lone_block(&arguments, BAND);
-    standing at = standing_of_warp();
+    warp_place at = place_of_warp();
     operand a = operand_of(arguments.a, share.problem, arguments.stride_a, arguments.lda, share.row,
                            arguments.m, share.k_begin, TILE_M, arguments.trans_a != 0);
     operand b = operand_of(arguments.b, share.problem, arguments.stride_b, arguments.ldb, share.column,
@@ -256,15 +233,9 @@ KERNEL __launch_bounds__(THREADS_X, MIN_BLOCKS) KERNEL_NAME(const gemm_arguments
     }
 #pragma unroll 1
     for (int pass = first_pass(); pass < 2; ++pass) {
-        int64_t length = 0;
-        if (pass > 0) {
-            wait_for_kernels_before();
-            let_next_kernel_begin();
-            int nothing = alpha_is_zero(arguments.alpha, arguments.epilogue.result_type);
-            length = nothing ? 0 : share.k_end - share.k_begin;
-        }
+        int64_t length = begin_pass(pass, &arguments, &share);
         sums sum = {{{0}}};
-        slices = least((length + STEPS * STEP_K - 1) / (STEPS * STEP_K), SLICES);
+        slices = least((length + STEP_K - 1) / STEP_K, SLICES);
         add_products(sum, &a, &b, rows_a, rows_b, at.slice, length);
         __syncthreads(); /* of the pass before all has been read */
         if (at.slice == 0 || at.slice < slices) {

@@ -44,6 +44,8 @@ enum {
     BAND = 8
 };
 
+#include "warp_place.h"
+
 typedef struct stage {
     __align__(16) element a[AREA(TILE_M)];
     __align__(16) element b[AREA(TILE_N)];
@@ -64,23 +66,6 @@ static_assert(COLUMN_STEP * TILE_M == THREADS_X, "a thread's elements are of one
 static_assert(sizeof(shared_memory) == SHARED_BYTES, "the row asks for the shared memory that is used");
 
 /* ---- Sums ----------------------------------------------------------------------------------- */
-
-/* Where a warp is: its slice, and its part of the tile. */
-typedef struct warp_place {
-    int slice;
-    int row;
-    int column;
-} warp_place;
-
-static __device__ inline warp_place place_of_warp(void)
-{
-    int warp = (int)threadIdx.x / 32;
-    warp_place at;
-    at.slice = warp / WARPS;
-    at.row = warp % WARPS % WARPS_M * WARP_M;
-    at.column = warp % WARPS / WARPS_M * WARP_N;
-    return at;
-}
 
 /* Reads a lane's part of MMA_K k of the warp's rows: group and group + 8 of each MMA_M, at k = 0 and 4. */
 static __device__ __forceinline__ void read_a(double to[ROWS][4], const stage *from, const warp_place *warp,

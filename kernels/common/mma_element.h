@@ -1,8 +1,8 @@
 /*
  * mma_element.h - the tensor instruction of a warp for the row's type of elements. A kernel includes it after kernel.h.
  */
-#ifndef CARAT_GEMM_MMA_ELEMENT_H
-#define CARAT_GEMM_MMA_ELEMENT_H
+#ifndef CARAT_KERNELS_MMA_ELEMENT_H
+#define CARAT_KERNELS_MMA_ELEMENT_H
 
 /* sum += row * column, one instruction. */
 static __device__ inline void multiply(accumulator sum[4], const uint32_t row[4], const uint32_t column[2])
