@@ -1,6 +1,6 @@
 /*
  * mma_octets.h - how a shared tile lies whose rows begin at 16 bytes, and how octets are read out of it and multiplied (see mma.cu): what
- * mma.cu and skew.cu share. SIZE, ROWS and COLUMNS are the kernel's.
+ * mma.cu, skew.cu and skew_wgmma.cu share. SIZE, ROWS and COLUMNS are the kernel's.
  */
 #ifndef CARAT_GEMM_MMA_OCTETS_H
 #define CARAT_GEMM_MMA_OCTETS_H

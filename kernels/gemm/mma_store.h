@@ -1,5 +1,5 @@
 /*
- * mma_store.h - from the sums of mma.sync to D: what mma.cu and skew.cu share.
+ * mma_store.h - from the sums of mma.sync to D: what mma.cu and skew.cu share, and skew_wgmma.cu, whose sums lie alike.
  *
  * A warp has WARP_M x WARP_N of D, whose instructions' rows run along n: sum[i][j][2 * r + c] of lane 4 * group + member
  * is row 2 * member + c of octet j along m, and column `group` of octet 2 * i + r along n. Which rows octets are says row_of(),
