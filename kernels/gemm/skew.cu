@@ -198,11 +198,7 @@ KERNEL __launch_bounds__(THREADS_X, MIN_BLOCKS) KERNEL_NAME(const gemm_arguments
         arguments.tiles_m > BAND ? share_of_block(&arguments, BAND) : share_of_lone_block(&arguments, BAND);
     int a_along_k = arguments.trans_a != 0;
     int b_along_k = !arguments.trans_b;
-    operands of;
-    of.a = operand_of(arguments.a, share.problem, arguments.stride_a, arguments.lda, share.row, arguments.m,
-                      share.k_begin, TILE_M, a_along_k);
-    of.b = operand_of(arguments.b, share.problem, arguments.stride_b, arguments.ldb, share.column,
-                      arguments.n, share.k_begin, TILE_N, b_along_k);
+    operands of = operands_of(&arguments, &share, a_along_k, b_along_k);
     if (threadIdx.x == 0) {
         kept = share;
     }

@@ -173,17 +173,6 @@ static __device__ __forceinline__ void copy_tile(char *to, walk *w, const operan
     w->last += w->tile_step;
 }
 
-static __device__ inline operand operand_of(const void *matrix, int64_t problem, int64_t stride, int64_t ld,
-                                            int64_t first, int64_t all, int64_t k, int side, int along_k)
-{
-    operand of;
-    of.begin = (const char *)matrix + problem * stride * SIZE;
-    of.from = of.begin + (along_k ? first * ld + k : first + k * ld) * SIZE;
-    of.pitch = (uint64_t)ld * SIZE;
-    of.count = within(all - first, 0, side);
-    return of;
-}
-
 /* ---- The short side ------------------------------------------------------------------------- */
 
 /* One piece: the 16 bytes that begin `off` bytes into the two at `from`. */
@@ -292,6 +281,29 @@ typedef struct operands {
     operand a;
     operand b;
 } operands;
+
+static __device__ inline operand operand_of(const void *matrix, int64_t problem, int64_t stride, int64_t ld,
+                                            int64_t first, int64_t all, int64_t k, int side, int along_k)
+{
+    operand of;
+    of.begin = (const char *)matrix + problem * stride * SIZE;
+    of.from = of.begin + (along_k ? first * ld + k : first + k * ld) * SIZE;
+    of.pitch = (uint64_t)ld * SIZE;
+    of.count = within(all - first, 0, side);
+    return of;
+}
+
+/* Both of a block's share. */
+static __device__ inline operands operands_of(const gemm_arguments *arguments, const block_share *share,
+                                              int a_along_k, int b_along_k)
+{
+    operands of;
+    of.a = operand_of(arguments->a, share->problem, arguments->stride_a, arguments->lda, share->row,
+                      arguments->m, share->k_begin, TILE_M, a_along_k);
+    of.b = operand_of(arguments->b, share->problem, arguments->stride_b, arguments->ldb, share->column,
+                      arguments->n, share->k_begin, TILE_N, b_along_k);
+    return of;
+}
 
 /* What a thread copies of both. */
 typedef struct walks {

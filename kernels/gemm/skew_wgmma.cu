@@ -251,11 +251,7 @@ KERNEL __launch_bounds__(THREADS_X, MIN_BLOCKS) KERNEL_NAME(const gemm_arguments
     /* The block's share waits here for the last part. */
     __shared__ block_share kept;
     block_share share = share_of_block(&arguments, BAND);
-    operands of;
-    of.a = operand_of(arguments.a, share.problem, arguments.stride_a, arguments.lda, share.row, arguments.m,
-                      share.k_begin, TILE_M, A_ALONG_K);
-    of.b = operand_of(arguments.b, share.problem, arguments.stride_b, arguments.ldb, share.column,
-                      arguments.n, share.k_begin, TILE_N, B_ALONG_K);
+    operands of = operands_of(&arguments, &share, A_ALONG_K, B_ALONG_K);
     if (threadIdx.x == 0) {
         kept = share;
     }
