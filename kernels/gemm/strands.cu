@@ -1,5 +1,5 @@
 /*
- * strands.cu - f32 products of which one operand is thin: up to TILE_THIN columns of op(B), or rows of op(A) where the row has
+ * strands.cu - products of which one operand is thin: up to TILE_THIN columns of op(B), or rows of op(A) where the row has
  * SWAPPED=1. The other operand is long, begins anywhere, and is read once, one element a lane.
  *
  * A warp's load is then one line of 128 bytes, or the two that it lies in, wherever rows begin: nothing is fetched twice, put
@@ -25,13 +25,9 @@
 
 #include "epilogue.h"
 #include "store_sum.h"
+#include "thin_operand.h"
 #include "thin_tile.h"
 #include "tiles.h"
-
-#define A_ALONG_K (LAYOUT == LAYOUT_TN || LAYOUT == LAYOUT_TT)
-#define B_ALONG_K (LAYOUT == LAYOUT_TN || LAYOUT == LAYOUT_NN)
-#define LONG_ALONG_K (SWAPPED ? B_ALONG_K : A_ALONG_K)
-#define THIN_ALONG_K (SWAPPED ? A_ALONG_K : B_ALONG_K)
 
 enum {
     WARPS = THREADS_X / 32,
@@ -45,44 +41,11 @@ enum {
 #include "lane_sums.h"
 #endif
 
-static_assert(ELEMENT == ELEMENT_F32, "an element is a word");
+static_assert(ELEMENT == ELEMENT_F32 || ELEMENT == ELEMENT_F16 || ELEMENT == ELEMENT_BF16, "sums are f32");
 static_assert(WARP_LONG == TILE_LONG && WARP_THIN == TILE_THIN, "each warp has all of the tile");
 static_assert(TILE_K == LANES_K * AHEAD * WARPS, "a tile is what the warps have on the way");
 static_assert(!LONG_ALONG_K || (SUMS <= 32 && (SUMS & (SUMS - 1)) == 0), "lanes halve their sums");
 static_assert(LONG_ALONG_K || ROWS * 32 == TILE_LONG, "lanes lie along the rows");
-
-/* One operand, from the block's first k on: `count` rows of the long one or columns of the thin one. */
-typedef struct operand {
-    const float *from;
-    int64_t ld;
-    int64_t count;
-} operand;
-
-static __device__ inline operand operand_of(const void *base, int64_t at, int64_t ld, int64_t count)
-{
-    operand of = {(const float *)base + at, ld, count};
-    return of;
-}
-
-static __device__ inline operand operand_a(const gemm_arguments *arguments, const block_share *share)
-{
-    int64_t k = share->k_begin * (A_ALONG_K ? 1 : arguments->lda);
-    return operand_of(arguments->a, share->problem * arguments->stride_a + k, arguments->lda, arguments->m);
-}
-
-static __device__ inline operand operand_b(const gemm_arguments *arguments, const block_share *share)
-{
-    int64_t k = share->k_begin * (B_ALONG_K ? 1 : arguments->ldb);
-    return operand_of(arguments->b, share->problem * arguments->stride_b + k, arguments->ldb, arguments->n);
-}
-
-/* Where element k of row (column) `row` stands; beyond the edge it is the last one inside, whose sums are not stored. */
-static __device__ __forceinline__ const float *place_of(const operand *of, int64_t row, int64_t k,
-                                                        int along_k)
-{
-    int64_t inside = row < of->count ? row : of->count - 1;
-    return of->from + (along_k ? k + inside * of->ld : inside + k * of->ld);
-}
 
 /* Adds the lane's products of `length` k to its sums, number row * TILE_THIN + column. */
 static __device__ __forceinline__ void add_products(float *sum, const operand *wide, const operand *thin,
@@ -92,8 +55,8 @@ static __device__ __forceinline__ void add_products(float *sum, const operand *w
     int64_t k = (int)threadIdx.x / 32 * (LANES_K * AHEAD) + (LONG_ALONG_K ? lane : 0);
     const int64_t wide_step = LONG_ALONG_K ? LANES_K : wide->ld; /* elements from one step to the next */
     const int64_t thin_step = THIN_ALONG_K ? LANES_K : LANES_K * thin->ld;
-    const float *rows[ROWS];
-    const float *columns[TILE_THIN];
+    const element *rows[ROWS];
+    const element *columns[TILE_THIN];
 #pragma unroll
     for (int r = 0; r < ROWS; ++r) {
         rows[r] = place_of(wide, row + (LONG_ALONG_K ? r : 32 * r + lane), k, LONG_ALONG_K);
@@ -104,7 +67,7 @@ static __device__ __forceinline__ void add_products(float *sum, const operand *w
     }
 #pragma unroll 1
     for (int64_t left = length - k; left > 0; left -= TILE_K) {
-        float x[AHEAD][ROWS];
+        element x[AHEAD][ROWS];
 #pragma unroll
         for (int u = 0; u < AHEAD; ++u) {
 #pragma unroll
@@ -116,10 +79,10 @@ static __device__ __forceinline__ void add_products(float *sum, const operand *w
         for (int u = 0; u < AHEAD; ++u) {
 #pragma unroll
             for (int c = 0; c < TILE_THIN; ++c) {
-                float y = u * LANES_K < left ? __ldg(columns[c] + u * thin_step) : 0;
+                float y = u * LANES_K < left ? widen(__ldg(columns[c] + u * thin_step)) : 0;
 #pragma unroll
                 for (int r = 0; r < ROWS; ++r) {
-                    sum[r * TILE_THIN + c] = fmaf(x[u][r], y, sum[r * TILE_THIN + c]);
+                    sum[r * TILE_THIN + c] = fmaf(widen(x[u][r]), y, sum[r * TILE_THIN + c]);
                 }
             }
         }
