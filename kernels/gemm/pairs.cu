@@ -1,6 +1,5 @@
 /*
- * pairs.cu - 16-bit products of which one operand is thin: TILE_THIN columns of op(B), or rows of op(A) where the row has
- * SWAPPED=1. The other operand is long, lies across k, begins anywhere, and is read once, two elements a lane.
+ * pairs.cu - 16-bit products of one column of op(B), or one row of op(A) where the row has SWAPPED=1. The other operand is long, lies across k, begins anywhere, and is read once, two elements a lane.
  *
  * A word of 4 bytes can be read where its address is even in elements. Lines of an odd leading dimension begin at an odd element every
  * second time; so each warp takes every WARPS-th k, and since WARPS is even all lines of a warp begin alike:
@@ -33,10 +32,11 @@ enum {
 
 static_assert(ELEMENT == ELEMENT_F16 || ELEMENT == ELEMENT_BF16, "two elements are a word");
 static_assert(!LONG_ALONG_K, "lanes lie along the rows");
-static_assert(WARP_LONG == TILE_LONG && WARP_THIN == TILE_THIN, "each warp has all of the tile");
+static_assert(WARP_LONG == TILE_LONG && WARP_THIN == 1 && TILE_THIN == 1, "each warp has all of the tile");
 static_assert(TILE_LONG == 64, "a warp's words are a line of the tile");
+static_assert(THREADS_X >= TILE_LONG, "each row has a thread that stores it");
 static_assert(WARPS % 2 == 0, "all lines of a warp begin alike");
-static_assert(AHEAD <= HALF_WARP, "each step of a row read singly has a lane");
+static_assert(AHEAD == HALF_WARP, "each lane of a half has one step of the row that it reads singly");
 static_assert(TILE_K == AHEAD * WARPS, "a tile is what the warps have on the way");
 
 /* What a lane reads of the tile in each line of its warp: rows `first` and first + 1 as a word, and perhaps one row singly. */
@@ -62,9 +62,9 @@ static __device__ __forceinline__ share_of_lane share_of(const element *line, in
 
 /* The lane's sums of rows first, first + 1 and `single`. */
 typedef struct lane_sums {
-    float low[TILE_THIN];
-    float high[TILE_THIN];
-    float single[TILE_THIN];
+    float low;
+    float high;
+    float single;
 } lane_sums;
 
 /* Adds the products of the warp's part of `length` k: the long operand from element `line` of the warp's first one on. */
@@ -78,11 +78,7 @@ static __device__ __forceinline__ void add_products(lane_sums *sum, share_of_lan
     const int64_t thin_step = THIN_ALONG_K ? WARPS : WARPS * thin->ld;
     const element *word = line + share.first;
     const element *single = line + share.single + step_of_single * wide_step;
-    const element *columns[TILE_THIN];
-#pragma unroll
-    for (int c = 0; c < TILE_THIN; ++c) {
-        columns[c] = place_of(thin, column + c, warp, THIN_ALONG_K);
-    }
+    const element *thin_at = place_of(thin, column, warp, THIN_ALONG_K);
 #pragma unroll 1
     for (int64_t left = length - warp; left > 0; left -= TILE_K) {
         uint32_t x[AHEAD];
@@ -90,60 +86,45 @@ static __device__ __forceinline__ void add_products(lane_sums *sum, share_of_lan
         for (int u = 0; u < AHEAD; ++u) {
             x[u] = share.has_pair && u * WARPS < left ? __ldg((const uint32_t *)(word + u * wide_step)) : 0;
         }
-        if (share.single >= 0 && step_of_single < AHEAD && step_of_single * WARPS < left) {
-            float alone = widen(__ldg(single));
-#pragma unroll
-            for (int c = 0; c < TILE_THIN; ++c) {
-                float y = widen(__ldg(columns[c] + step_of_single * thin_step));
-                sum->single[c] = fmaf(alone, y, sum->single[c]);
-            }
+        if (share.single >= 0 && step_of_single * WARPS < left) {
+            float y = widen(__ldg(thin_at + step_of_single * thin_step));
+            sum->single = fmaf(widen(__ldg(single)), y, sum->single);
         }
 #pragma unroll
         for (int u = 0; u < AHEAD; ++u) {
-            float low = widen((element)(x[u] & 0xffff));
-            float high = widen((element)(x[u] >> 16));
-#pragma unroll
-            for (int c = 0; c < TILE_THIN; ++c) {
-                float y = u * WARPS < left ? widen(__ldg(columns[c] + u * thin_step)) : 0;
-                sum->low[c] = fmaf(low, y, sum->low[c]);
-                sum->high[c] = fmaf(high, y, sum->high[c]);
-            }
+            float y = u * WARPS < left ? widen(__ldg(thin_at + u * thin_step)) : 0;
+            sum->low = fmaf(widen((element)(x[u] & 0xffff)), y, sum->low);
+            sum->high = fmaf(widen((element)(x[u] >> 16)), y, sum->high);
         }
         word += AHEAD * wide_step;
         single += AHEAD * wide_step;
-#pragma unroll
-        for (int c = 0; c < TILE_THIN; ++c) {
-            columns[c] += AHEAD * thin_step;
-        }
+        thin_at += AHEAD * thin_step;
     }
 }
 
 /* Puts the lane's sums into the warp's slots, one a row. */
-static __device__ __forceinline__ void put_sums(float slots[TILE_THIN][TILE_LONG], const lane_sums *sum,
+static __device__ __forceinline__ void put_sums(float slots[TILE_LONG], const lane_sums *sum,
                                                 share_of_lane share)
 {
+    if (share.has_pair) {
+        slots[share.first] = sum->low;
+        if (share.first + 1 < TILE_LONG) {
+            slots[share.first + 1] = sum->high;
+        }
+    }
+    float single = sum->single;
 #pragma unroll
-    for (int c = 0; c < TILE_THIN; ++c) {
-        if (share.has_pair) {
-            slots[c][share.first] = sum->low[c];
-            if (share.first + 1 < TILE_LONG) {
-                slots[c][share.first + 1] = sum->high[c];
-            }
-        }
-        float single = sum->single[c];
-#pragma unroll
-        for (int bit = HALF_WARP / 2; bit > 0; bit /= 2) {
-            single += __uint_as_float(__shfl_xor_sync(0xffffffffu, __float_as_uint(single), bit));
-        }
-        if (share.single >= 0 && threadIdx.x % HALF_WARP == 0) {
-            slots[c][share.single] = single;
-        }
+    for (int bit = HALF_WARP / 2; bit > 0; bit /= 2) {
+        single += __uint_as_float(__shfl_xor_sync(0xffffffffu, __float_as_uint(single), bit));
+    }
+    if (share.single >= 0 && threadIdx.x % HALF_WARP == 0) {
+        slots[share.single] = single;
     }
 }
 
 KERNEL __launch_bounds__(THREADS_X, MIN_BLOCKS) KERNEL_NAME(const gemm_arguments arguments)
 {
-    __shared__ float slots[WARPS][TILE_THIN][TILE_LONG];
+    __shared__ float slots[WARPS][TILE_LONG];
     block_share share = share_of_thin_block(&arguments);
     operand a = operand_a(&arguments, &share);
     operand b = operand_b(&arguments, &share);
@@ -157,25 +138,19 @@ KERNEL __launch_bounds__(THREADS_X, MIN_BLOCKS) KERNEL_NAME(const gemm_arguments
     wait_for_kernels_before();
     let_next_kernel_begin();
 
-    lane_sums sum = {{0}, {0}, {0}};
+    lane_sums sum = {0, 0, 0};
     if (!alpha_is_zero(arguments.alpha, arguments.epilogue.result_type)) {
         add_products(&sum, of_lane, line, wide->ld, thin, column, share.k_end - share.k_begin);
     }
     put_sums(slots[warp], &sum, of_lane);
     __syncthreads();
-#pragma unroll 1
-    for (int e = (int)threadIdx.x; e < TILE_LONG * TILE_THIN; e += THREADS_X) {
-        /* Neighbouring threads store neighbours in D. */
-        int r = SWAPPED ? e / TILE_THIN : e % TILE_LONG;
-        int c = SWAPPED ? e % TILE_THIN : e / TILE_LONG;
-        if (row + r < wide->count && column + c < thin->count) {
-            float total = slots[0][c][r];
+    int r = (int)threadIdx.x;
+    if (r < TILE_LONG && row + r < wide->count) {
+        float total = slots[0][r];
 #pragma unroll
-            for (int w = 1; w < WARPS; ++w) {
-                total += slots[w][c][r];
-            }
-            store_sum(&arguments, &share, SWAPPED ? column + c : row + r, SWAPPED ? row + r : column + c,
-                      total);
+        for (int w = 1; w < WARPS; ++w) {
+            total += slots[w][r];
         }
+        store_sum(&arguments, &share, SWAPPED ? column : row + r, SWAPPED ? row + r : column, total);
     }
 }
