@@ -1,18 +1,21 @@
 /*
- * pairs.cu - 16-bit products of one column of op(B), or one row of op(A) where the row has SWAPPED=1. The other operand is long, lies across k, begins anywhere, and is read once, two elements a lane.
+ * pairs.cu - 16-bit products of one column of op(B), or one row of op(A) where the row has SWAPPED=1. The other operand is
+ * long, lies across k, begins anywhere, and is read two elements a lane.
  *
- * A word of 4 bytes can be read where its address is even in elements. Lines of an odd leading dimension begin at an odd element every
- * second time; so each warp takes every WARPS-th k, and since WARPS is even all lines of a warp begin alike:
+ * A word of 4 bytes can be read where its address is even in elements. Lines of an odd leading dimension begin at an odd
+ * element every second time; so each warp takes every WARPS-th k, and since WARPS is even all lines of a warp begin alike:
  *
  *            row   0   1   2   3   4   5      62  63 | next tile
  *     k    0     | lane 0| lane 1| lane 2| .. |lane 31|          warp 0, whose lines begin at an even element
  *          1     |one| lane 0| lane 1| ..         |lane 31|      warp 1, at an odd one: row 0 is left out
  *          2     | lane 0| ..                                    warp 2
  *
- * The row left out, and the last one of the operand where its pair would end outside, are read as single elements: lane u takes
- * step u's, so that AHEAD of them are one load. So no byte is read that does not belong to the operand.
+ * The row left out, and the last one of the operand where its pair would end outside, are read as single elements by half a
+ * warp each: lane u of it takes step u's, so that AHEAD of them are one load. So no byte is read that does not belong to the
+ * operand.
  *
- * The warps' sums meet in shared memory, in a fixed order. The thin operand comes from the first-level cache, one element for all lanes.
+ * Whether a row is summed singly or in a pair, and so its last bit, goes by where it begins. The warps' sums meet in shared
+ * memory, in a fixed order. The thin operand comes from the first-level cache, one element for all lanes that read pairs.
  *
  * Needs: nothing; any shape and alignment. What limits it is memory.
  */

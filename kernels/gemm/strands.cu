@@ -2,9 +2,9 @@
  * strands.cu - products of which one operand is thin: up to TILE_THIN columns of op(B), or rows of op(A) where the row has
  * SWAPPED=1. The other operand is long, begins anywhere, and is read once, one element a lane.
  *
- * A warp's load is then one line of 128 bytes, or the two that it lies in, wherever rows begin: nothing is fetched twice, put
- * together or left to the ends. Wider loads would be fewer, and gain nothing: memory gives a multiprocessor a line in seven cycles.
- * What counts is that enough of them are on the way, which is AHEAD * ROWS of every lane.
+ * A warp's load is then one line of 128 bytes (of 16-bit types half of one), or the two that it lies in, wherever rows begin:
+ * nothing is fetched twice, put together or left to the ends. Of f32 wider loads would be fewer, and gain nothing: memory gives a
+ * multiprocessor a line in seven cycles. What counts is that enough of them are on the way, which is AHEAD * ROWS of every lane.
  *
  *     memory runs along k                          across k
  *
