@@ -44,11 +44,14 @@ struct spot {
     uint16_t accuracy;
 };
 
+/* Eight bytes, as there are hundreds of thousands: a residual is the nearest of so many steps in one. */
 struct sample {
     int32_t spot; /* its number */
-    float residual;
+    int16_t residual_steps;
     uint16_t parts;
 };
+
+static const float RESIDUAL_STEPS = 4096;
 
 /* What may be done to an operand, see plan_marks(); samples of the same row, of the same of that, and shared, are a bucket. */
 static const char MARKS[] = "-pthds";
@@ -177,8 +180,21 @@ void ways_close(struct ways *ways)
     free(ways);
 }
 
+static int16_t to_steps(float residual)
+{
+    return (int16_t)lrintf(fminf(fmaxf(residual * RESIDUAL_STEPS, INT16_MIN), INT16_MAX));
+}
+
+static float residual_of(const struct sample *sample)
+{
+    return (float)sample->residual_steps / RESIDUAL_STEPS;
+}
+
 /* What counts of a residual where others are foreseen from it. */
-static float counted(float residual) { return fminf(fmaxf(residual, -MOST_RESIDUAL), MOST_RESIDUAL); }
+static float counted(const struct sample *sample)
+{
+    return fminf(fmaxf(residual_of(sample), -MOST_RESIDUAL), MOST_RESIDUAL);
+}
 
 static bool add_loose(struct ways *ways, const struct loose_sample *added)
 {
@@ -215,7 +231,7 @@ bool ways_borrow(struct ways *ways, const struct ways *others, bool at_their_wor
                                          .borrowed = true,
                                          .spot = others->spots[sample->spot],
                                          .parts = sample->parts,
-                                         .residual = sample->residual};
+                                         .residual = residual_of(sample)};
             added.spot.accuracy = at_their_word ? added.spot.accuracy : NO_ACCURACY;
             fits = add_loose(ways, &added);
         }
@@ -328,10 +344,10 @@ static void fill_sorted(struct ways *ways, const struct spot *spots, void *memor
     double sum = 0;
     for (int i = 0; i < ways->count; i++) {
         const struct loose_sample *loose = &ways->loose[i];
-        float residual = counted(loose->residual);
         samples[i].spot = find_spot(spots, ways->spot_count, &loose->spot);
-        samples[i].residual = loose->residual;
+        samples[i].residual_steps = to_steps(loose->residual);
         samples[i].parts = loose->parts;
+        float residual = counted(&samples[i]);
         first[loose->bucket + 1] = i + 1;
         least[loose->bucket] = fminf(least[loose->bucket], residual);
         sum += (double)residual;
@@ -457,7 +473,7 @@ static void gather(struct ways_near *near)
                 continue;
             }
             int group = group_of(near, sample->parts, shares);
-            float residual = counted(sample->residual);
+            float residual = counted(sample);
             near->groups[group].weights[FAR] += far;
             near->groups[group].sums[FAR] += far * residual;
             near->groups[group].weights[NEAR] += near_weight(far);
@@ -512,7 +528,7 @@ bool ways_timed(const struct ways_near *near, int parts, bool shares, double *fa
     for (int i = near->there[shares][0]; i < near->there[shares][1]; i++) {
         const struct sample *sample = &near->ways->samples[i];
         if (sample->parts == parts) {
-            sum += (double)sample->residual;
+            sum += (double)residual_of(sample);
             count++;
         }
     }

@@ -183,6 +183,8 @@ static __device__ __forceinline__ void straighten_piece(char *to, const char *fr
     uint32_t words[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
     uint32_t shifted[4];
     shift_words(shifted, words, off, SIZE);
+    round_pair(&shifted[0], &shifted[1], 1);
+    round_pair(&shifted[2], &shifted[3], 1);
     *(uint4 *)to = make_uint4(shifted[0], shifted[1], shifted[2], shifted[3]);
 }
 

@@ -1,6 +1,6 @@
 /*
- * skew_wgmma.cu - skew.cu's products on Hopper's tensor unit: f16 and bf16 whose rows begin anywhere, where one side of D
- * is at most 128 and k is long, so that to read the long operand is most of what there is to do.
+ * skew_wgmma.cu - skew.cu's products on Hopper's tensor unit: f16, bf16 and tf32 (f32 rounded) whose rows begin anywhere,
+ * where one side of D is at most 128 and k is long, so that to read the long operand is most of what there is to do.
  *
  * Operands come to shared memory as they lie in memory, see skew_lines.h. In skew.cu every warp, which has 32 rows of the
  * long side, reads the whole short side again. wgmma takes the long side's words out of registers, put together as there,
@@ -10,6 +10,9 @@
  *     copies      tile t + 2 ------------------------------------------------ ...
  *     warps       | straighten t + 1 | wait | words of t + 1 | start | straighten t + 2 | wait | ...
  *     unit        | tile t ----------|                               | tile t + 1 -----| ...
+ *
+ * The unit reads 16-bit columns either way, and f32 along k alone: where these lie across they are turned as they are
+ * straightened, four k of a column at a time. Both of f32 are rounded on their way.
  *
  * A warp has 32 rows of its warpgroup's 128, 16 in each of two instructions: which row is which does not matter to the
  * unit, as words come out of registers. From the sums on it goes as in skew.cu (mma_store.h), whose layout they have;
@@ -43,7 +46,9 @@
 #define WGMMA_TYPE_A ELEMENT
 #define WGMMA_TYPE_B ELEMENT
 #define WGMMA_A_ACROSS 0
-#if SHORT_ALONG_K
+/* The short side's tile, straightened, lies along k. */
+#define STRAIGHT_ALONG_K (SHORT_ALONG_K || ELEMENT == ELEMENT_F32)
+#if STRAIGHT_ALONG_K
 #define WGMMA_B_ACROSS 0
 #else
 #define WGMMA_B_ACROSS 1
@@ -73,25 +78,28 @@ typedef struct shared_memory {
     stage stages[STAGES];
 } shared_memory;
 
-static_assert(ELEMENT == ELEMENT_F16 || ELEMENT == ELEMENT_BF16, "the unit reads such columns either way");
+static_assert(ELEMENT == ELEMENT_F16 || ELEMENT == ELEMENT_BF16 || ELEMENT == ELEMENT_F32,
+              "the unit reads such columns either way, or words are turned");
 static_assert(K_BYTES == ROW_BYTES, "a row of the straightened tile is one of the swizzle");
 static_assert(THREADS_X == LONG_SIDE && THREADS_X % 128 == 0,
               "whole warpgroups, whose warps have 32 rows each");
 static_assert(WARP_M == (LONG_IS_N ? TILE_M : 32) && WARP_N == (LONG_IS_N ? 32 : TILE_N),
               "a warp has 32 of the long side and all of the short one");
 static_assert(SHORT_SIDE % 64 == 0, "columns across are whole boxes");
+static_assert(THREADS_X % SHORT_SIDE == 0 && TILE_K / 4 % (THREADS_X / SHORT_SIDE) == 0,
+              "threads turn all of a tile of words");
 static_assert(sizeof(shared_memory) == SHARED_BYTES, "the row asks for the shared memory that is used");
 static_assert(sizeof(slab) * (THREADS_X / 32) <= SHARED_BYTES, "slabs take the place of the stages");
 
-/*
- * The short side's tile under the unit's swizzle. Along k rows are as they lie in it, 128 bytes each; across they are boxes
- * of 64 rows: a line of 128 bytes for each k.
- */
-static __device__ __forceinline__ void straighten_for_unit(char *to, const char *from, const operand *of)
+/* Along k a row lies in the tile as it is, 128 bytes. */
+static __device__ __forceinline__ void straighten_rows(char *to, const char *from, const operand *of)
 {
-#if SHORT_ALONG_K
     straighten(to, from, of, 1);
-#else
+}
+
+/* Across, for 16-bit types: boxes of 64 rows, a line of 128 bytes for each k. */
+static __device__ __forceinline__ void straighten_boxes(char *to, const char *from, const operand *of)
+{
     const int pitch = PITCH(SHORT_SIDE, 0);
     const int pieces = PIECES(SHORT_SIDE, 0);
     const int step = LINE_STEP(SHORT_SIDE, 0);
@@ -105,7 +113,44 @@ static __device__ __forceinline__ void straighten_for_unit(char *to, const char 
         straighten_piece(box + k * ROW_BYTES + ((piece % 8 ^ k % 8) << 4), from + k * pitch + piece * PIECE,
                          off);
     }
-#endif
+}
+
+/* Across, for words: a lane has a row, and of four lines at a time the word that is there of it. */
+static __device__ __forceinline__ void turn_words(char *to, const char *from, const operand *of)
+{
+    const int pitch = PITCH(SHORT_SIDE, 0);
+    const int step = THREADS_X / SHORT_SIDE;
+    int row = (int)threadIdx.x % SHORT_SIDE;
+    int quad = (int)threadIdx.x / SHORT_SIDE;
+    const char *at[4];
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+        at[e] = from + (4 * quad + e) * pitch + off_of_line(of, e) + row * SIZE;
+    }
+#pragma unroll
+    for (int i = 0; i < TILE_K / 4 / step; ++i) {
+        uint32_t words[4];
+#pragma unroll
+        for (int e = 0; e < 4; ++e) {
+            words[e] = *(const uint32_t *)(at[e] + 4 * i * step * pitch);
+        }
+        round_pair(&words[0], &words[1], 1);
+        round_pair(&words[2], &words[3], 1);
+        *(uint4 *)(to + place_of(row, quad + i * step, 1, ROW_BYTES)) =
+            make_uint4(words[0], words[1], words[2], words[3]);
+    }
+}
+
+/* The short side's tile under the unit's swizzle. */
+static __device__ __forceinline__ void straighten_for_unit(char *to, const char *from, const operand *of)
+{
+    if (SHORT_ALONG_K) {
+        straighten_rows(to, from, of);
+    } else if (SIZE == 4) {
+        turn_words(to, from, of);
+    } else {
+        straighten_boxes(to, from, of);
+    }
 }
 
 /* The words of a tile that a lane gives to the unit. */
@@ -124,6 +169,8 @@ static __device__ __forceinline__ void read_words(held_words *words, const char 
             for (int w = 0; w < 4; ++w) {
                 words->of[step][i][w] = read_word(stage, at, 2 * i + w % 2, step, w / 2, LONG_SIDE, lies);
             }
+            round_pair(&words->of[step][i][0], &words->of[step][i][2], 1);
+            round_pair(&words->of[step][i][1], &words->of[step][i][3], 1);
         }
     }
 }
@@ -137,9 +184,9 @@ static __device__ __forceinline__ void start_products(wgmma_sum sum[INSTRUCTIONS
     for (int step = 0; step < STEPS; ++step) {
 #pragma unroll
         for (int i = 0; i < INSTRUCTIONS; ++i) {
-            wgmma_a_registers(sum[i], words->of[step][i],
-                              wgmma_advance(columns, (uint32_t)step * (SHORT_ALONG_K ? 32 : 16 * ROW_BYTES)),
-                              1);
+            wgmma_a_registers(
+                sum[i], words->of[step][i],
+                wgmma_advance(columns, (uint32_t)step * (STRAIGHT_ALONG_K ? 32 : 16 * ROW_BYTES)), 1);
         }
     }
     wgmma_commit();
@@ -273,7 +320,7 @@ KERNEL __launch_bounds__(THREADS_X, MIN_BLOCKS) KERNEL_NAME(const gemm_arguments
         }
     }
     const operand *long_one = LONG_IS_N ? &of.b : &of.a;
-    if (LONG_ALONG_K && ((uintptr_t)long_one->from | (uintptr_t)long_one->pitch) % 4 == 0) {
+    if (SIZE == 4 || (LONG_ALONG_K && ((uintptr_t)long_one->from | (uintptr_t)long_one->pitch) % 4 == 0)) {
         sum_products(sum, shared, &of, length, first, 0);
     } else {
         sum_products(sum, shared, &of, length, first, 1);
