@@ -1,5 +1,5 @@
 /*
- * thin_operand.h - the two operands of strands.cu and pairs.cu, of which one is long and the other thin, and how they lie in
+ * thin_operand.h - the two operands of strands.cu, pairs.cu and lines.cu, of which one is long and the other thin, and how they lie in
  * memory.
  */
 #ifndef CARAT_GEMM_THIN_OPERAND_H
