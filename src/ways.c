@@ -44,7 +44,10 @@ struct spot {
     uint16_t accuracy;
 };
 
-/* Eight bytes, as there are hundreds of thousands: a residual is the nearest of so many steps in one. */
+/*
+ * Eight bytes, as there are hundreds of thousands: a residual is the nearest of so many steps in one. Beyond a factor of e^8
+ * either way it stands for that.
+ */
 struct sample {
     int32_t spot; /* its number */
     int16_t residual_steps;

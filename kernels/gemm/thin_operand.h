@@ -1,6 +1,6 @@
 /*
- * thin_operand.h - the two operands of strands.cu, pairs.cu and lines.cu, of which one is long and the other thin, and how they lie in
- * memory.
+ * thin_operand.h - the two operands of strands.cu, pairs.cu and lines.cu, of which one is long and the other thin, and how they
+ * lie in memory.
  */
 #ifndef CARAT_GEMM_THIN_OPERAND_H
 #define CARAT_GEMM_THIN_OPERAND_H

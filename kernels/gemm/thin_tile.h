@@ -1,7 +1,7 @@
 /*
- * thin_tile.h - what thin.cu, strands.cu, pairs.cu, lines.cu and dots.cu have in common: the tile of a block, of which one side is thin,
- * that along n or, where the row has SWAPPED=1, that along m; and how a word is put together where elements are loaded one by
- * one.
+ * thin_tile.h - what thin.cu, strands.cu, pairs.cu, lines.cu and dots.cu have in common: the tile of a block, of which one
+ * side is thin, that along n or, where the row has SWAPPED=1, that along m; and how a word is put together where elements are
+ * loaded one by one.
  */
 #ifndef CARAT_GEMM_THIN_TILE_H
 #define CARAT_GEMM_THIN_TILE_H
