@@ -1,11 +1,14 @@
 /* ways.c - learns from measured ways. */
 #include "ways.h"
 
+#include <assert.h>
 #include <float.h>
 #include <math.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "plan.h"
 
 /*
  * All of these were fitted on an H200, each shape's choice made from the ways of all others. Distances are in powers of
@@ -44,17 +47,15 @@ struct spot {
     uint16_t accuracy;
 };
 
-/*
- * Eight bytes, as there are hundreds of thousands: a residual is the nearest of so many steps in one. Beyond a factor of e^8
- * either way it stands for that.
- */
+/* Eight bytes, as there are hundreds of thousands. */
 struct sample {
-    int32_t spot; /* its number */
-    int16_t residual_steps;
-    uint16_t parts;
+    uint32_t spot : 20; /* its number */
+    uint32_t parts : 12;
+    float residual;
 };
 
-static const float RESIDUAL_STEPS = 4096;
+enum { MOST_SPOTS = 1 << 20 };
+static_assert(MOST_PARTS < 1 << 12, "a sample holds all parts of K that there may be");
 
 /* What may be done to an operand, see plan_marks(); samples of the same row, of the same of that, and shared, are a bucket. */
 static const char MARKS[] = "-pthds";
@@ -183,21 +184,8 @@ void ways_close(struct ways *ways)
     free(ways);
 }
 
-static int16_t to_steps(float residual)
-{
-    return (int16_t)lrintf(fminf(fmaxf(residual * RESIDUAL_STEPS, INT16_MIN), INT16_MAX));
-}
-
-static float residual_of(const struct sample *sample)
-{
-    return (float)sample->residual_steps / RESIDUAL_STEPS;
-}
-
 /* What counts of a residual where others are foreseen from it. */
-static float counted(const struct sample *sample)
-{
-    return fminf(fmaxf(residual_of(sample), -MOST_RESIDUAL), MOST_RESIDUAL);
-}
+static float counted(float residual) { return fminf(fmaxf(residual, -MOST_RESIDUAL), MOST_RESIDUAL); }
 
 static bool add_loose(struct ways *ways, const struct loose_sample *added)
 {
@@ -234,7 +222,7 @@ bool ways_borrow(struct ways *ways, const struct ways *others, bool at_their_wor
                                          .borrowed = true,
                                          .spot = others->spots[sample->spot],
                                          .parts = sample->parts,
-                                         .residual = residual_of(sample)};
+                                         .residual = sample->residual};
             added.spot.accuracy = at_their_word ? added.spot.accuracy : NO_ACCURACY;
             fits = add_loose(ways, &added);
         }
@@ -347,10 +335,10 @@ static void fill_sorted(struct ways *ways, const struct spot *spots, void *memor
     double sum = 0;
     for (int i = 0; i < ways->count; i++) {
         const struct loose_sample *loose = &ways->loose[i];
-        samples[i].spot = find_spot(spots, ways->spot_count, &loose->spot);
-        samples[i].residual_steps = to_steps(loose->residual);
+        float residual = counted(loose->residual);
+        samples[i].spot = (uint32_t)find_spot(spots, ways->spot_count, &loose->spot) % MOST_SPOTS;
+        samples[i].residual = loose->residual;
         samples[i].parts = loose->parts;
-        float residual = counted(&samples[i]);
         first[loose->bucket + 1] = i + 1;
         least[loose->bucket] = fminf(least[loose->bucket], residual);
         sum += (double)residual;
@@ -366,7 +354,8 @@ bool ways_sort(struct ways *ways)
 {
     sort_loose(ways);
     struct spot *spots = collect_spots(ways, &ways->spot_count);
-    void *memory = spots ? calloc(1, sorted_bytes(ways->spot_count, ways->count)) : NULL;
+    bool fits = spots && ways->spot_count <= MOST_SPOTS;
+    void *memory = fits ? calloc(1, sorted_bytes(ways->spot_count, ways->count)) : NULL;
     if (memory) {
         fill_sorted(ways, spots, memory);
         ways->memory = memory;
@@ -476,7 +465,7 @@ static void gather(struct ways_near *near)
                 continue;
             }
             int group = group_of(near, sample->parts, shares);
-            float residual = counted(sample);
+            float residual = counted(sample->residual);
             near->groups[group].weights[FAR] += far;
             near->groups[group].sums[FAR] += far * residual;
             near->groups[group].weights[NEAR] += near_weight(far);
@@ -531,7 +520,7 @@ bool ways_timed(const struct ways_near *near, int parts, bool shares, double *fa
     for (int i = near->there[shares][0]; i < near->there[shares][1]; i++) {
         const struct sample *sample = &near->ways->samples[i];
         if (sample->parts == parts) {
-            sum += (double)residual_of(sample);
+            sum += (double)sample->residual;
             count++;
         }
     }
