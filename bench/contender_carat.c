@@ -103,6 +103,12 @@ static carat_status prepare(struct contender *contender, const struct workload *
     if (self->way) {
         struct device *device = contender->place->device;
         CARAT_TRY(problem_check(&workload->problem, &self->problem));
+        struct problem simple = self->problem;
+        problem_simplify(&simple);
+        if (self->way->product.swapped == simple.swapped) {
+            self->problem =
+                simple; /* else the way was found for a row of D as it is, which a survey measures */
+        }
         CARAT_TRY(plan_of_candidate(&device->traits, &self->problem, self->way, &self->given));
         return prepare_given(contender);
     }

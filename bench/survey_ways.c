@@ -78,10 +78,10 @@ static carat_status write_ways(struct surveyor *surveyor, const struct shape *sh
         .whole = true,
         .type = shape->type,
         .accuracy = shape->accuracy,
-        .trans_a = shape->layout[0] == 'T',
-        .trans_b = shape->layout[1] == 'T',
-        .sizes = {shape->m, shape->n, shape->k},
-        .batch = shape->batch,
+        .trans_a = problem->trans_a, /* in the form in which the ways were found */
+        .trans_b = problem->trans_b,
+        .sizes = {problem->m, problem->n, problem->k},
+        .batch = problem->batch,
     };
     char text[300];
     tuning_shape_text(&line, text, sizeof(text));
@@ -129,6 +129,7 @@ static carat_status measure_shape(struct surveyor *surveyor, const struct shape 
     struct problem problem;
     struct tuning list;
     CARAT_TRY(problem_check(&described, &problem));
+    problem_simplify(&problem);
     carat_status status = tune_list(surveyor->traits, &problem, &how, &list);
     if (status == CARAT_OK) {
         status = measure_list(surveyor, shape, &problem, &list);

@@ -240,6 +240,7 @@ carat_status tune_problem(struct stage *stage, const carat_gemm_problem *problem
     struct problem checked;
     struct workload workload;
     CARAT_TRY(problem_check(problem, &checked));
+    problem_simplify(&checked);
     CARAT_TRY(list_ways(&stage->place.device->traits, &checked, options, tuning));
     CARAT_TRY(workload_open(&stage->arena, problem, &workload));
     return measure_ways(stage, &workload, options, tuning);

@@ -49,6 +49,14 @@ static struct problem problem_here(const carat_context *context, const struct pr
     return here;
 }
 
+/* A caller's problem, checked and in its simplest form. */
+static carat_status problem_of(const carat_gemm_problem *described, struct problem *problem)
+{
+    CARAT_TRY(problem_check(described, problem));
+    problem_simplify(problem);
+    return CARAT_OK;
+}
+
 /* ---- Where memory for workspace is short ---- */
 
 /* Asks for a plan with less workspace than there was no room for; false where there is none. */
@@ -146,7 +154,7 @@ carat_status carat_gemm(carat_context *context, const carat_gemm_problem *proble
         return fail(CARAT_INVALID_ARGUMENT, "context is NULL");
     }
     struct problem checked;
-    CARAT_TRY(problem_check(problem, &checked));
+    CARAT_TRY(problem_of(problem, &checked));
     CARAT_TRY(run_check(&run));
     struct operands given = {.alpha = alpha, .a = a, .b = b, .beta = beta, .c = c, .d = d};
     struct message before;
@@ -169,7 +177,7 @@ carat_status carat_plan_create(carat_context *context, const carat_gemm_problem 
     struct problem checked;
     struct message before;
     message_keep(&before);
-    CARAT_TRY(problem_check(problem, &checked));
+    CARAT_TRY(problem_of(problem, &checked));
     for (;;) {
         carat_plan *acquired;
         CARAT_TRY(plan_acquire(context, &checked, &acquired));

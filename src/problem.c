@@ -355,7 +355,7 @@ static carat_status bias_check(const struct problem *p)
     return CARAT_OK;
 }
 
-/* Exchanges the two operands: the column-major problem of the transposes. */
+/* Exchanges the two operands, of which no address is known: the column-major problem of the transposes. */
 static void swap_operands(struct problem *p)
 {
     struct problem old = *p;
@@ -370,7 +370,7 @@ static void swap_operands(struct problem *p)
     p->type_a = old.type_b;
     p->type_b = old.type_a;
     p->bias_along_n = old.bias && !old.bias_along_n;
-    p->swapped = true;
+    p->swapped = !old.swapped;
 }
 
 carat_status problem_check(const carat_gemm_problem *described, struct problem *problem)
@@ -436,6 +436,7 @@ carat_status problem_check(const carat_gemm_problem *described, struct problem *
     CARAT_TRY(matrix_check("D", "ldd", p->order, q->m, q->n, &q->ldd, q->batch, q->stride_d, bytes_cd));
     if (p->order == CARAT_ROW_MAJOR) {
         swap_operands(problem);
+        problem->row_major = true;
     }
     CARAT_TRY(bias_check(problem));
 
@@ -448,6 +449,40 @@ carat_status problem_check(const carat_gemm_problem *described, struct problem *
                     p->stride_d, p->m, p->n, q->ldd, second);
     }
     return CARAT_OK;
+}
+
+/* Nobody goes from one column to the next where there is but one: the next could as well begin where all kernels like it. */
+static void align_lone_column(int64_t rows, int64_t columns, size_t element_bytes, int64_t *ld)
+{
+    int64_t unit = MOST_ALIGNMENT / (int64_t)element_bytes;
+    if (columns == 1 && rows < INT64_MAX / (2 * MOST_ALIGNMENT)) {
+        *ld = (rows + unit - 1) / unit * unit;
+    }
+}
+
+void problem_simplify(struct problem *p)
+{
+    /* Not of a single element, which is a column already. */
+    if (p->m == 1 && p->n > 1 && p->ldc == 1 && p->ldd == 1) {
+        swap_operands(p); /* as if all were transposed, which A and B are not */
+        p->trans_a = !p->trans_a;
+        p->trans_b = !p->trans_b;
+        p->ldc = p->m;
+        p->ldd = p->m;
+    }
+    /* One row without gaps runs along k as one column does. */
+    if (p->m == 1 && !p->trans_a && p->lda == 1) {
+        p->trans_a = true;
+    }
+    if (p->n == 1 && p->trans_b && p->ldb == 1) {
+        p->trans_b = false;
+    }
+    size_t bytes = carat_type_size(p->type_a);
+    align_lone_column(p->k, p->trans_a ? p->m : 0, bytes, &p->lda);
+    align_lone_column(p->k, p->trans_b ? 0 : p->n, bytes, &p->ldb);
+    size_t bytes_cd = carat_type_size(p->type_cd);
+    align_lone_column(p->m, p->n, bytes_cd, &p->ldc);
+    align_lone_column(p->m, p->n, bytes_cd, &p->ldd);
 }
 
 /* The power of two that an address is a multiple of, at most MOST_ALIGNMENT. */
@@ -521,14 +556,13 @@ carat_status alignment_check(const char *name, const void *pointer, carat_type t
     return CARAT_OK;
 }
 
-/* That a matrix is there, whose extent is in canonical form: said in the caller's. */
-static carat_status presence_check(const struct problem *problem, const char *name, const void *pointer,
-                                   const struct extent *extent)
+/* That a matrix is there, whose extent is in canonical form: said in the caller's, of which it may be the transpose. */
+static carat_status presence_check(const char *name, const void *pointer, const struct extent *extent,
+                                   bool transposed)
 {
     if (!pointer && extent_bytes(extent) != 0) {
         return fail(CARAT_INVALID_ARGUMENT, "%s is NULL, but has %" PRId64 " x %" PRId64 " elements", name,
-                    problem->swapped ? extent->columns : extent->rows,
-                    problem->swapped ? extent->rows : extent->columns);
+                    transposed ? extent->columns : extent->rows, transposed ? extent->rows : extent->columns);
     }
     return CARAT_OK;
 }
@@ -653,9 +687,9 @@ carat_status problem_operands(const struct problem *problem, const void *alpha, 
     struct extent extent_c = problem_extent_c(problem);
     struct extent extent_d = problem_extent_d(problem);
     const char *name_d = c == d ? "c" : "d"; /* the calls in the manner of CBLAS have no d */
-    CARAT_TRY(presence_check(problem, swapped ? "b" : "a", operands->a, &extent_a));
-    CARAT_TRY(presence_check(problem, swapped ? "a" : "b", operands->b, &extent_b));
-    CARAT_TRY(presence_check(problem, "d", d, &extent_d));
+    CARAT_TRY(presence_check(swapped ? "b" : "a", operands->a, &extent_a, problem->row_major));
+    CARAT_TRY(presence_check(swapped ? "a" : "b", operands->b, &extent_b, problem->row_major));
+    CARAT_TRY(presence_check("d", d, &extent_d, swapped));
     CARAT_TRY(alignment_check(name_d, d, problem->type_cd));
 
     CARAT_TRY(inputs_check(problem, operands, run, name_d));

@@ -2,7 +2,8 @@
  * problem.h - a checked problem in the one canonical form, and the operands of one call.
  *
  * Canonical: column-major, leading dimensions filled in. A row-major problem arrives here as the
- * column-major problem of its transposes: A and B, m and n have changed places.
+ * column-major problem of its transposes: A and B, m and n have changed places. Products with a vector have a
+ * simpler form still, see problem_simplify().
  */
 #ifndef CARAT_PROBLEM_H
 #define CARAT_PROBLEM_H
@@ -19,9 +20,10 @@ struct problem {
     carat_type type_a;
     carat_type type_b;
     carat_type type_cd;
-    bool trans_a; /* A is stored k x m */
-    bool trans_b; /* B is stored n x k */
-    bool swapped; /* A here is the caller's B: for messages */
+    bool trans_a;   /* A is stored k x m */
+    bool trans_b;   /* B is stored n x k */
+    bool swapped;   /* A here is the caller's B, and D the transpose of his */
+    bool row_major; /* his matrices are: for messages */
     int64_t m;
     int64_t n;
     int64_t k;
@@ -73,6 +75,14 @@ struct extent {
 
 /* Checks a problem as the caller described it and brings it into canonical form. */
 carat_status problem_check(const carat_gemm_problem *described, struct problem *problem);
+
+/*
+ * Brings a checked problem, of which no address is known, into the simplest form that reads and writes the same bytes: a D
+ * of one row without gaps becomes one column, the product of the transposes, so that one set of kernels and of measured
+ * times serves both; a vector without gaps runs along k, however it was described; and where there is one column alone,
+ * its leading dimension, which says nothing, is one that suits every kernel.
+ */
+void problem_simplify(struct problem *problem);
 
 /* Checks the pointers that can be checked without a device (NULLs), and puts them in canonical order. */
 carat_status problem_operands(const struct problem *problem, const void *alpha, const void *a, const void *b,

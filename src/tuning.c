@@ -503,8 +503,7 @@ static carat_status learn_ways(struct learning *learning, struct tuning_table *t
     for (int i = 0; i < learning->whole_count && fits; i++) {
         const struct tuning_line *line = &learning->whole[i];
         if (i == 0 || !tuning_same_shape(line, line - 1)) {
-            carat_gemm_problem described = tuning_whole_problem(line);
-            is_problem = problem_check(&described, &problem) == CARAT_OK;
+            is_problem = tuning_whole_problem(line, &problem);
             if (is_problem) {
                 way_finder_begin(&finder, &traits, &problem);
             }

@@ -33,6 +33,8 @@
 #include "trees.h"
 #include "ways.h"
 
+struct problem;
+
 struct device_traits;
 struct tuning_table;
 
@@ -90,8 +92,11 @@ int tuning_shape_text(const struct tuning_line *line, char *text, size_t size);
 carat_gemm_problem tuning_problem(const struct kernel *kernel, bool trans_a, bool trans_b, int64_t m,
                                   int64_t n, int64_t k);
 
-/* The problem of a whole way, as tightly packed. */
-carat_gemm_problem tuning_whole_problem(const struct tuning_line *line);
+/*
+ * The problem of a whole way, tightly packed and in its simplest form; false where the line tells of one in another form, such as
+ * none comes here in.
+ */
+bool tuning_whole_problem(const struct tuning_line *line, struct problem *problem);
 
 /* Whether two whole ways are of the same problem. */
 bool tuning_same_shape(const struct tuning_line *x, const struct tuning_line *y);

@@ -434,7 +434,7 @@ carat_gemm_problem tuning_problem(const struct kernel *kernel, bool trans_a, boo
     return problem;
 }
 
-carat_gemm_problem tuning_whole_problem(const struct tuning_line *line)
+bool tuning_whole_problem(const struct tuning_line *line, struct problem *checked)
 {
     carat_gemm_problem problem =
         carat_gemm_describe(line->type, line->sizes[0], line->sizes[1], line->sizes[2]);
@@ -448,5 +448,10 @@ carat_gemm_problem tuning_whole_problem(const struct tuning_line *line)
         problem.stride_b = line->sizes[2] * line->sizes[1];
         problem.stride_c = problem.stride_d = line->sizes[0] * line->sizes[1];
     }
-    return problem;
+    if (problem_check(&problem, checked) != CARAT_OK) {
+        return false;
+    }
+    problem_simplify(checked);
+    return checked->m == line->sizes[0] && checked->trans_a == line->trans_a &&
+           checked->trans_b == line->trans_b;
 }

@@ -48,14 +48,14 @@ struct spot {
 };
 
 /* Eight bytes, as there are hundreds of thousands. */
+enum { SPOT_BITS = 20, PARTS_BITS = 12, MOST_SPOTS = 1 << SPOT_BITS };
 struct sample {
-    uint32_t spot : 20; /* its number */
-    uint32_t parts : 12;
+    uint32_t spot : SPOT_BITS; /* its number */
+    uint32_t parts : PARTS_BITS;
     float residual;
 };
 
-enum { MOST_SPOTS = 1 << 20 };
-static_assert(MOST_PARTS < 1 << 12, "a sample holds all parts of K that there may be");
+static_assert(MOST_PARTS < 1 << PARTS_BITS, "a sample holds all parts of K that there may be");
 
 /* What may be done to an operand, see plan_marks(); samples of the same row, of the same of that, and shared, are a bucket. */
 static const char MARKS[] = "-pthds";
@@ -338,7 +338,7 @@ static void fill_sorted(struct ways *ways, const struct spot *spots, void *memor
         float residual = counted(loose->residual);
         samples[i].spot = (uint32_t)find_spot(spots, ways->spot_count, &loose->spot) % MOST_SPOTS;
         samples[i].residual = loose->residual;
-        samples[i].parts = loose->parts;
+        samples[i].parts = loose->parts & ((1U << PARTS_BITS) - 1);
         first[loose->bucket + 1] = i + 1;
         least[loose->bucket] = fminf(least[loose->bucket], residual);
         sum += (double)residual;

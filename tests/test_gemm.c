@@ -457,9 +457,13 @@ static struct gemm_case random_case(struct random *random, const struct kind *ki
 {
     struct gemm_case x = {0};
     carat_gemm_problem *p = &x.problem;
+    bool vector = random_one_in(random, 6);
     do {
         int64_t m = random_size(random, LONGEST);
         int64_t n = random_size(random, LONGEST);
+        if (vector) {
+            *(random_one_in(random, 2) ? &m : &n) = 1;
+        }
         *p = describe_kind(kind, m, n, random_size(random, LONGEST));
         p->batch = random_one_in(random, 3) ? random_between(random, 0, 4) : 1;
     } while (p->m * p->n * (p->k + 8) * p->batch > MOST_WORK);

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "assertions.h"
+#include "plan.h"
 #include "problem.h"
 #include "reference.h"
 
@@ -434,6 +435,103 @@ static void canonical_form_computes_the_same(void **state)
     }
 }
 
+/* A problem as simple as may be, of that many bytes an element, column-major. */
+static void check_simplest(const carat_gemm_problem *p, const struct problem *simple, int64_t bytes)
+{
+    bool tight_row = simple->m == 1 && simple->n > 1 && simple->ldc == 1 && simple->ldd == 1;
+    assert_false(tight_row);
+    assert_true(simple->m * simple->n == p->m * p->n && simple->k == p->k && simple->batch == p->batch);
+    if (simple->n == 1) {
+        assert_true(!simple->trans_b || simple->ldb > 1);
+        assert_int_equal(simple->trans_b || simple->ldb * bytes % MOST_ALIGNMENT == 0, true);
+        assert_true(simple->ldd * bytes % MOST_ALIGNMENT == 0 && simple->ldd == simple->ldc);
+    }
+    if (simple->m == 1) {
+        assert_true(simple->trans_a || simple->lda > 1);
+        assert_int_equal(!simple->trans_a || simple->lda * bytes % MOST_ALIGNMENT == 0, true);
+    }
+}
+
+/* Products with vectors in any layout, tight or not: the simplest form has the same products at the same addresses. */
+static void simplest_form_computes_the_same(void **state)
+{
+    (void)state;
+    struct random random = {2};
+    static int32_t a[4000];
+    static int32_t b[4000];
+    static int32_t c[4000];
+    int32_t one = 1;
+    int turned = 0;
+    for (int i = 0; i < 4000; i++) {
+        element_random(CARAT_S32, a, i, &random);
+        element_random(CARAT_S32, b, i, &random);
+        element_random(CARAT_S32, c, i, &random);
+    }
+    for (int i = 0; i < 2000; i++) {
+        int64_t sides[2] = {random_one_in(&random, 3) ? 1 : random_between(&random, 1, 9),
+                            random_one_in(&random, 3) ? 1 : random_between(&random, 1, 9)};
+        carat_gemm_problem p =
+            carat_gemm_describe(CARAT_S32, sides[0], sides[1], random_between(&random, 1, 9));
+        p.order = random_one_in(&random, 2) ? CARAT_ROW_MAJOR : CARAT_COLUMN_MAJOR;
+        p.op_a = random_one_in(&random, 2) ? CARAT_TRANSPOSE : CARAT_NO_TRANSPOSE;
+        p.op_b = random_one_in(&random, 2) ? CARAT_TRANSPOSE : CARAT_NO_TRANSPOSE;
+        p.lda = random_one_in(&random, 2) ? 0 : random_between(&random, 9, 12);
+        p.ldb = random_one_in(&random, 2) ? 0 : random_between(&random, 9, 12);
+        p.ldc = random_one_in(&random, 2) ? 0 : random_between(&random, 9, 12);
+        p.ldd = random_one_in(&random, 2) ? 0 : random_between(&random, 9, 12);
+        p.batch = 2;
+        p.stride_a = random_between(&random, 0, 200);
+        p.stride_b = random_between(&random, 0, 200);
+        p.stride_c = random_between(&random, 0, 200);
+        p.stride_d = random_between(&random, 110, 200);
+        p.bias = (carat_bias)random_between(&random, 0, 2);
+        p.stride_bias = random_between(&random, 0, 9);
+        struct problem checked;
+        struct problem simple;
+        assert_int_equal(problem_check(&p, &checked), CARAT_OK);
+        simple = checked;
+        problem_simplify(&simple);
+        check_simplest(&p, &simple, 4);
+        bool is_turned = simple.swapped != checked.swapped;
+        turned += is_turned;
+        struct problem again = simple;
+        problem_simplify(&again);
+        assert_true(problem_equal(&again, &simple));
+        carat_gemm_problem q = description_of(&checked);
+        carat_gemm_problem r = description_of(&simple);
+        struct operands old;
+        struct operands new;
+        int32_t d[1000];
+        carat_run run = {.bias = p.bias != CARAT_BIAS_NONE ? c + 2000 : NULL};
+        assert_int_equal(problem_operands(&checked, &one, a, b, &one, c, d, &run, &old), CARAT_OK);
+        assert_int_equal(problem_operands(&simple, &one, a, b, &one, c, d, &run, &new), CARAT_OK);
+        int64_t row = random_between(&random, 0, q.m - 1);
+        int64_t column = random_between(&random, 0, q.n - 1);
+        int64_t row_of_r = is_turned ? column : row;
+        int64_t column_of_r = is_turned ? row : column;
+        struct expected x = reference_gemm(&q, &one, old.a, old.b, &one, old.c, &run, 1, row, column);
+        struct expected y =
+            reference_gemm(&r, &one, new.a, new.b, &one, new.c, &run, 1, row_of_r, column_of_r);
+        assert_true(x.value == y.value);
+        assert_int_equal(element_index(CARAT_COLUMN_MAJOR, row, column, q.ldd) + q.stride_d,
+                         element_index(CARAT_COLUMN_MAJOR, row_of_r, column_of_r, r.ldd) + r.stride_d);
+    }
+    assert_true(turned > 100);
+}
+
+/* Sizes of which multiples cannot be counted any more are left as they are. */
+static void lone_columns_of_any_length(void **state)
+{
+    (void)state;
+    carat_gemm_problem p = carat_gemm_describe(CARAT_F16, 1, 1, INT64_MAX / 2);
+    p.op_a = CARAT_TRANSPOSE;
+    struct problem simple;
+    assert_int_equal(problem_check(&p, &simple), CARAT_OK);
+    problem_simplify(&simple);
+    assert_int_equal(simple.ldb, INT64_MAX / 2);
+    assert_int_equal(simple.ldd, 8);
+}
+
 /* Row-major: types and scales change places with the matrices they belong to. */
 static void types_and_scales_go_with_their_matrices(void **state)
 {
@@ -809,6 +907,8 @@ int main(void)
         cmocka_unit_test(sizes_that_int64_cannot_count_are_refused),
         cmocka_unit_test(columns_too_far_apart_are_refused),
         cmocka_unit_test(canonical_form_computes_the_same),
+        cmocka_unit_test(simplest_form_computes_the_same),
+        cmocka_unit_test(lone_columns_of_any_length),
         cmocka_unit_test(types_and_scales_go_with_their_matrices),
         cmocka_unit_test(packed_and_single_problems_have_one_form),
         cmocka_unit_test(overlap_is_of_elements_not_of_ranges),

@@ -100,8 +100,7 @@ static carat_status take_line(void *context, const struct tuning_head *head, con
         return CARAT_OK;
     }
     if (!tuning_same_shape(line, &school->line)) {
-        carat_gemm_problem described = tuning_whole_problem(line);
-        school->is_problem = problem_check(&described, &school->problem) == CARAT_OK;
+        school->is_problem = tuning_whole_problem(line, &school->problem);
         if (school->is_problem) {
             way_finder_begin(&school->finder, &school->traits, &school->problem);
         }
