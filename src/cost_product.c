@@ -108,9 +108,11 @@
 /*
  * Those that read all that they have of k at once: cycles of a round, and for each byte of an element and row
  * of a warp. Where the long operand runs across k, each thread has so many k of one row on the way, and that
- * takes so long.
+ * takes so long. A block of more threads than usual begins later.
  */
 #define DOTS_CYCLES 1000.0
+#define DOTS_USUAL_THREADS 256
+#define DOTS_THREAD_CYCLES 3.2
 #define DOTS_BYTE_CYCLES 150.0
 #define DOTS_AHEAD 8
 #define DOTS_ACROSS_CYCLES 1200.0
@@ -272,8 +274,9 @@ static double dots_cycles(const struct kernel *kernel, const struct problem *p, 
     double rows = kernel->swapped ? kernel->warp_n : kernel->warp_m;
     double size = (double)carat_type_size(p->type_a);
     double across = ceil(k * length / (DOTS_AHEAD * (double)kernel_threads(kernel)));
-    return along_k ? ceil(k / kernel->tile_k) * (DOTS_CYCLES + DOTS_BYTE_CYCLES * size * rows)
-                   : across * DOTS_ACROSS_CYCLES;
+    double late = DOTS_THREAD_CYCLES * (double)(kernel_threads(kernel) - DOTS_USUAL_THREADS);
+    return late + (along_k ? ceil(k / kernel->tile_k) * (DOTS_CYCLES + DOTS_BYTE_CYCLES * size * rows)
+                           : across * DOTS_ACROSS_CYCLES);
 }
 
 /* What a block of another thin row waits for. */

@@ -181,6 +181,14 @@ bool kernel_fetches_late(const struct kernel *kernel)
     return kernel_multiplies_by_warp(kernel) && kernel->stages == 0;
 }
 
+int kernel_chains(const struct kernel *kernel)
+{
+    bool shares = kernel->splits > 0 && !kernel_has_consumers(kernel);
+    return shares
+               ? kernel->threads_x / 32 * kernel->warp_m * kernel->warp_n / (kernel->tile_m * kernel->tile_n)
+               : 1;
+}
+
 bool kernel_stores_lines(const struct kernel *kernel)
 {
     bool one_by_one =

@@ -23,6 +23,7 @@
 /* Wider tiles of parts do not compensate their sums for long k: see COMPENSATES in wgmma.cu and split_wgmma.cu. */
 #define WIDEST_COMPENSATED 64
 #define USUAL_TILE 128
+#define K_OF_CHAIN 512
 /*
  * Where so many ways were timed of the very problem, the best one is among them: what is foreseen of all others is their
  * luckiest guess.
@@ -61,6 +62,18 @@ static bool fits_workspace(const struct search *search, const struct candidate *
 }
 
 /*
+ * From which k on sums of parts need compensation. In so many chains a sum is off by the root of k over their number; eight were
+ * seen to be no worse than cublasSgemm's sums up to k = 32768, of inputs of all families, four up to 8192.
+ */
+static int64_t longest_chains(const struct candidate *candidate)
+{
+    int64_t chains = kernel_chains(candidate->kernel);
+    chains *= chains > 1 ? candidate->parts : 1;
+    int64_t most_k = chains * chains * K_OF_CHAIN;
+    return most_k > LEAST_LONG_K ? most_k : LEAST_LONG_K;
+}
+
+/*
  * Whether sums of parts would be longer chains of roundings than other libraries' are: those sum long k in several chains
  * where tiles of a usual size are too few for the device.
  */
@@ -74,7 +87,7 @@ static bool sums_too_long(const struct search *search, const struct candidate *c
     bool multiplies_parts = kernel->planes > 0 || kernel->splits > 0;
     double tiles =
         (double)ceiling(to->m, USUAL_TILE) * (double)ceiling(to->n, USUAL_TILE) * (double)to->batch;
-    return multiplies_parts && !compensates && !search->forced && to->k >= LEAST_LONG_K &&
+    return multiplies_parts && !compensates && !search->forced && to->k >= longest_chains(candidate) &&
            tiles < search->traits->multiprocessors;
 }
 
