@@ -872,7 +872,7 @@ static void replanning_ends(void **state)
     assert_true(in_need > 5); /* 8-bit floats as f16 */
 }
 
-/* Of long k and few tiles only rows that compensate their sums multiply parts. */
+/* Of long k and few tiles only rows that compensate their sums, or have many chains of each, multiply parts. */
 static void long_sums_of_few_tiles_are_compensated(void **state)
 {
     (void)state;
@@ -894,6 +894,47 @@ static void long_sums_of_few_tiles_are_compensated(void **state)
                 assert_true(side < 512 || in_parts);
             }
         }
+    }
+}
+
+struct chains_seen {
+    int64_t k;
+    int ways; /* by rows whose warps share k */
+    int in_one_part;
+};
+
+/* A sum in so many chains is as good as other libraries' up to so many k. */
+static void check_chains(void *context, const struct candidate *way)
+{
+    struct chains_seen *seen = context;
+    const struct kernel *row = way->kernel;
+    if (row->splits == 0 || row->consumers > 0) {
+        return;
+    }
+    int64_t warps = row->threads_x / 32;
+    int64_t side_by_side = (int64_t)(row->tile_m / row->warp_m) * (row->tile_n / row->warp_n);
+    int64_t chains = warps / side_by_side * way->parts;
+    assert_int_equal(warps % side_by_side, 0);
+    assert_true(seen->k < 4096 || seen->k < 512 * chains * chains);
+    seen->ways++;
+    seen->in_one_part += way->parts == 1;
+}
+
+static void warps_that_share_k_serve_longer_k(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t k;
+        bool in_one_part;
+    } cases[] = {{4096, true}, {8192, true}, {32767, true}, {32768, false}, {65536, false}};
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        carat_gemm_problem described = carat_gemm_describe(CARAT_F32, 16, 4096, cases[i].k);
+        struct chains_seen seen = {.k = cases[i].k};
+        struct problem problem;
+        assert_int_equal(problem_check(&described, &problem), CARAT_OK);
+        plan_visit(&h200, &problem, check_chains, &seen);
+        assert_true(seen.ways > 0);
+        assert_int_equal(seen.in_one_part > 0, cases[i].in_one_part);
     }
 }
 
@@ -1415,7 +1456,7 @@ static void messages_belong_to_threads(void **state)
 
 int main(void)
 {
-    struct CMUnitTest tests[27 + 2 * TYPES];
+    struct CMUnitTest tests[28 + 2 * TYPES];
     static char names[2 * TYPES][60];
     int count = 0;
     for (int t = 0; t < TYPES; t++) {
@@ -1438,6 +1479,7 @@ int main(void)
     tests[count++] = (struct CMUnitTest)cmocka_unit_test(short_workspace_is_kept_to);
     tests[count++] = (struct CMUnitTest)cmocka_unit_test(replanning_ends);
     tests[count++] = (struct CMUnitTest)cmocka_unit_test(long_sums_of_few_tiles_are_compensated);
+    tests[count++] = (struct CMUnitTest)cmocka_unit_test(warps_that_share_k_serve_longer_k);
     tests[count++] = (struct CMUnitTest)cmocka_unit_test(close_sums_are_split_in_two);
     tests[count++] = (struct CMUnitTest)cmocka_unit_test(large_floats_are_widened);
     tests[count++] = (struct CMUnitTest)cmocka_unit_test(others_are_summed_in_f64_at_once);
