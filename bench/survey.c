@@ -130,7 +130,7 @@ static int long_side_of(const struct kernel *kernel)
 /* The same of a row of narrow tiles: in one line, or side by side, then a part of a tile long where lean is negative. */
 static void line_up_blocks(const struct kernel *kernel, double blocks, double lean, int64_t *m, int64_t *n)
 {
-    bool long_m = kernel->tile_m > kernel->tile_n;
+    bool long_m = kernel_is_long_along_m(kernel);
     int long_side = long_side_of(kernel);
     int short_side = long_m ? kernel->tile_n : kernel->tile_m;
     double beside = lean > 0 ? exp2(lean) : lean < 0 ? fmax(1, floor(blocks)) : 1;

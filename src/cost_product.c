@@ -274,7 +274,7 @@ static double dots_cycles(const struct kernel *kernel, const struct problem *p, 
     double rows = kernel->swapped ? kernel->warp_n : kernel->warp_m;
     double size = (double)carat_type_size(p->type_a);
     double across = ceil(k * length / (DOTS_AHEAD * (double)kernel_threads(kernel)));
-    double late = DOTS_THREAD_CYCLES * (double)(kernel_threads(kernel) - DOTS_USUAL_THREADS);
+    double late = DOTS_THREAD_CYCLES * fmax(0, kernel_threads(kernel) - DOTS_USUAL_THREADS);
     return late + (along_k ? ceil(k / kernel->tile_k) * (DOTS_CYCLES + DOTS_BYTE_CYCLES * size * rows)
                            : across * DOTS_ACROSS_CYCLES);
 }

@@ -27,7 +27,7 @@ static double thinness(const struct kernel *kernel, const struct problem *to)
     if (!kernel_is_narrow(kernel)) {
         return log2(used_n / used_m);
     }
-    bool long_m = kernel->tile_m > kernel->tile_n;
+    bool long_m = kernel_is_long_along_m(kernel);
     double used = long_m ? used_m : used_n;
     int64_t tiles = long_m ? ceiling(to->n, kernel->tile_n) : ceiling(to->m, kernel->tile_m);
     return log2(used < 1 ? used : (double)tiles);

@@ -71,8 +71,8 @@ struct key {
 static struct key problem_key(const struct problem *problem)
 {
     int64_t kinds = (int64_t)problem->type_a << 32 | (int64_t)problem->type_cd << 16 |
-                    (int64_t)problem->accuracy << 8 | problem->row_major << 3 | problem->swapped << 2 |
-                    problem->trans_a << 1 | (int64_t)problem->trans_b;
+                    (int64_t)problem->accuracy << 8 | problem->mirrors_b << 4 | problem->mirrors_a << 3 |
+                    problem->swapped << 2 | problem->trans_a << 1 | (int64_t)problem->trans_b;
     /* Alignments are powers of two up to 16. */
     int64_t epilogue = (int64_t)problem->align_a << 48 | (int64_t)problem->align_b << 40 |
                        (int64_t)problem->type_b << 32 | (int64_t)problem->type_bias << 16 |

@@ -371,6 +371,8 @@ static void swap_operands(struct problem *p)
     p->type_b = old.type_a;
     p->bias_along_n = old.bias && !old.bias_along_n;
     p->swapped = !old.swapped;
+    p->mirrors_a = old.mirrors_b;
+    p->mirrors_b = old.mirrors_a;
 }
 
 carat_status problem_check(const carat_gemm_problem *described, struct problem *problem)
@@ -436,7 +438,7 @@ carat_status problem_check(const carat_gemm_problem *described, struct problem *
     CARAT_TRY(matrix_check("D", "ldd", p->order, q->m, q->n, &q->ldd, q->batch, q->stride_d, bytes_cd));
     if (p->order == CARAT_ROW_MAJOR) {
         swap_operands(problem);
-        problem->row_major = true;
+        problem->mirrors_a = problem->mirrors_b = true;
     }
     CARAT_TRY(bias_check(problem));
 
@@ -451,13 +453,26 @@ carat_status problem_check(const carat_gemm_problem *described, struct problem *
     return CARAT_OK;
 }
 
+/* Of longer columns the bytes might not be counted any more. */
+#define LONGEST_ALIGNED ((int64_t)1 << 48)
+
 /* Nobody goes from one column to the next where there is but one: the next could as well begin where all kernels like it. */
 static void align_lone_column(int64_t rows, int64_t columns, size_t element_bytes, int64_t *ld)
 {
     int64_t unit = MOST_ALIGNMENT / (int64_t)element_bytes;
-    if (columns == 1 && rows < INT64_MAX / (2 * MOST_ALIGNMENT)) {
+    if (columns == 1 && rows > 0 && rows < LONGEST_ALIGNED) {
         *ld = (rows + unit - 1) / unit * unit;
     }
+}
+
+void problem_align_lone_columns(struct problem *p)
+{
+    size_t bytes = carat_type_size(p->type_a);
+    size_t bytes_cd = carat_type_size(p->type_cd);
+    align_lone_column(p->k, p->trans_a ? p->m : 0, bytes, &p->lda);
+    align_lone_column(p->k, p->trans_b ? 0 : p->n, bytes, &p->ldb);
+    align_lone_column(p->m, p->n, bytes_cd, &p->ldc);
+    align_lone_column(p->m, p->n, bytes_cd, &p->ldd);
 }
 
 void problem_simplify(struct problem *p)
@@ -473,16 +488,13 @@ void problem_simplify(struct problem *p)
     /* One row without gaps runs along k as one column does. */
     if (p->m == 1 && !p->trans_a && p->lda == 1) {
         p->trans_a = true;
+        p->mirrors_a = !p->mirrors_a;
     }
     if (p->n == 1 && p->trans_b && p->ldb == 1) {
         p->trans_b = false;
+        p->mirrors_b = !p->mirrors_b;
     }
-    size_t bytes = carat_type_size(p->type_a);
-    align_lone_column(p->k, p->trans_a ? p->m : 0, bytes, &p->lda);
-    align_lone_column(p->k, p->trans_b ? 0 : p->n, bytes, &p->ldb);
-    size_t bytes_cd = carat_type_size(p->type_cd);
-    align_lone_column(p->m, p->n, bytes_cd, &p->ldc);
-    align_lone_column(p->m, p->n, bytes_cd, &p->ldd);
+    problem_align_lone_columns(p);
 }
 
 /* The power of two that an address is a multiple of, at most MOST_ALIGNMENT. */
@@ -687,8 +699,8 @@ carat_status problem_operands(const struct problem *problem, const void *alpha, 
     struct extent extent_c = problem_extent_c(problem);
     struct extent extent_d = problem_extent_d(problem);
     const char *name_d = c == d ? "c" : "d"; /* the calls in the manner of CBLAS have no d */
-    CARAT_TRY(presence_check(swapped ? "b" : "a", operands->a, &extent_a, problem->row_major));
-    CARAT_TRY(presence_check(swapped ? "a" : "b", operands->b, &extent_b, problem->row_major));
+    CARAT_TRY(presence_check(swapped ? "b" : "a", operands->a, &extent_a, problem->mirrors_a));
+    CARAT_TRY(presence_check(swapped ? "a" : "b", operands->b, &extent_b, problem->mirrors_b));
     CARAT_TRY(presence_check("d", d, &extent_d, swapped));
     CARAT_TRY(alignment_check(name_d, d, problem->type_cd));
 

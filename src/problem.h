@@ -23,7 +23,8 @@ struct problem {
     bool trans_a;   /* A is stored k x m */
     bool trans_b;   /* B is stored n x k */
     bool swapped;   /* A here is the caller's B, and D the transpose of his */
-    bool row_major; /* his matrices are: for messages */
+    bool mirrors_a; /* A as it is stored is said to be the transpose of what he calls it: for messages */
+    bool mirrors_b;
     int64_t m;
     int64_t n;
     int64_t k;
@@ -79,10 +80,13 @@ carat_status problem_check(const carat_gemm_problem *described, struct problem *
 /*
  * Brings a checked problem, of which no address is known, into the simplest form that reads and writes the same bytes: a D
  * of one row without gaps becomes one column, the product of the transposes, so that one set of kernels and of measured
- * times serves both; a vector without gaps runs along k, however it was described; and where there is one column alone,
- * its leading dimension, which says nothing, is one that suits every kernel.
+ * times serves both; a vector without gaps runs along k, however it was described; and the leading dimension of a lone column
+ * of C and D, or of A and B along k, which says nothing, is one that suits every kernel.
  */
 void problem_simplify(struct problem *problem);
+
+/* What of that concerns lone columns, where A and B have to stay what they are. */
+void problem_align_lone_columns(struct problem *problem);
 
 /* Checks the pointers that can be checked without a device (NULLs), and puts them in canonical order. */
 carat_status problem_operands(const struct problem *problem, const void *alpha, const void *a, const void *b,

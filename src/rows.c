@@ -181,6 +181,11 @@ bool kernel_fetches_late(const struct kernel *kernel)
     return kernel_multiplies_by_warp(kernel) && kernel->stages == 0;
 }
 
+bool kernel_is_long_along_m(const struct kernel *kernel)
+{
+    return kernel->tile_m == kernel->tile_n ? !kernel->swapped : kernel->tile_m > kernel->tile_n;
+}
+
 int kernel_chains(const struct kernel *kernel)
 {
     bool shares = kernel->splits > 0 && !kernel_has_consumers(kernel);

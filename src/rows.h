@@ -61,6 +61,9 @@ bool kernel_is_dots(const struct kernel *kernel);
 /* Whether a row's products run on the tensor unit, by instructions of one warp. */
 bool kernel_multiplies_by_warp(const struct kernel *kernel);
 
+/* Of a row of narrow tiles, whether the long side is along m; of tiles of one element, whether it is for long ones. */
+bool kernel_is_long_along_m(const struct kernel *kernel);
+
 /* How many warps of a block share a tile's k where they split f32 themselves: so many chains there are of each sum, not one. */
 int kernel_chains(const struct kernel *kernel);
 

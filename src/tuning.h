@@ -93,8 +93,8 @@ carat_gemm_problem tuning_problem(const struct kernel *kernel, bool trans_a, boo
                                   int64_t n, int64_t k);
 
 /*
- * The problem of a whole way, tightly packed and in its simplest form; false where the line tells of one in another form, such as
- * none comes here in.
+ * The problem of a whole way, tightly packed and in its simplest form; false where the line describes it in another form, as
+ * tables did before there was that one, and where it is no problem at all: then the line is of no use.
  */
 bool tuning_whole_problem(const struct tuning_line *line, struct problem *problem);
 

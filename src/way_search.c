@@ -23,7 +23,9 @@
 /* Wider tiles of parts do not compensate their sums for long k: see COMPENSATES in wgmma.cu and split_wgmma.cu. */
 #define WIDEST_COMPENSATED 64
 #define USUAL_TILE 128
-#define K_OF_CHAIN 512
+/* Warps that share k make chains of a sum: see longest_chains(). */
+#define K_OF_CHAIN 256
+#define MOST_CHAINS 16
 /*
  * Where so many ways were timed of the very problem, the best one is among them: what is foreseen of all others is their
  * luckiest guess.
@@ -62,13 +64,15 @@ static bool fits_workspace(const struct search *search, const struct candidate *
 }
 
 /*
- * From which k on sums of parts need compensation. In so many chains a sum is off by the root of k over their number; eight were
- * seen to be no worse than cublasSgemm's sums up to k = 32768, of inputs of all families, four up to 8192.
+ * From which k on sums of parts need compensation. What a sum is off by grows with the root of k, and falls with the number of
+ * its chains: four were seen to be as good as cublasSgemm's up to a k of 4096, eight up to 16384, of inputs of five families
+ * (docs/notes/standard.md). More than sixteen count as sixteen.
  */
 static int64_t longest_chains(const struct candidate *candidate)
 {
     int64_t chains = kernel_chains(candidate->kernel);
     chains *= chains > 1 ? candidate->parts : 1;
+    chains = chains < MOST_CHAINS ? chains : MOST_CHAINS;
     int64_t most_k = chains * chains * K_OF_CHAIN;
     return most_k > LEAST_LONG_K ? most_k : LEAST_LONG_K;
 }

@@ -519,6 +519,48 @@ static void simplest_form_computes_the_same(void **state)
     assert_true(turned > 100);
 }
 
+/* Whatever form a vector has here, messages have the caller's. */
+static void messages_about_vectors_are_the_callers(void **state)
+{
+    (void)state;
+    static const struct {
+        carat_order order;
+        int64_t m;
+        int64_t n;
+        int missing; /* 0: a, 1: b, 2: d */
+        const char *words;
+    } cases[] = {
+        {CARAT_COLUMN_MAJOR, 1, 4, 0, "a is NULL, but has 1 x 5 elements"},
+        {CARAT_COLUMN_MAJOR, 1, 4, 1, "b is NULL, but has 5 x 4 elements"},
+        {CARAT_COLUMN_MAJOR, 1, 4, 2, "d is NULL, but has 1 x 4 elements"},
+        {CARAT_COLUMN_MAJOR, 4, 1, 0, "a is NULL, but has 4 x 5 elements"},
+        {CARAT_COLUMN_MAJOR, 4, 1, 1, "b is NULL, but has 5 x 1 elements"},
+        {CARAT_COLUMN_MAJOR, 4, 1, 2, "d is NULL, but has 4 x 1 elements"},
+        {CARAT_ROW_MAJOR, 1, 4, 0, "a is NULL, but has 1 x 5 elements"},
+        {CARAT_ROW_MAJOR, 1, 4, 1, "b is NULL, but has 5 x 4 elements"},
+        {CARAT_ROW_MAJOR, 4, 1, 0, "a is NULL, but has 4 x 5 elements"},
+        {CARAT_ROW_MAJOR, 4, 1, 1, "b is NULL, but has 5 x 1 elements"},
+        {CARAT_ROW_MAJOR, 4, 1, 2, "d is NULL, but has 4 x 1 elements"},
+    };
+    float numbers[64] = {0};
+    float one = 1;
+    float d[64];
+    carat_run run = {0};
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        carat_gemm_problem p = carat_gemm_describe(CARAT_F32, cases[i].m, cases[i].n, 5);
+        struct problem simple;
+        struct operands operands;
+        p.order = cases[i].order;
+        assert_int_equal(problem_check(&p, &simple), CARAT_OK);
+        problem_simplify(&simple);
+        int missing = cases[i].missing;
+        assert_refused(problem_operands(&simple, &one, missing == 0 ? NULL : numbers,
+                                        missing == 1 ? NULL : numbers, &one, NULL, missing == 2 ? NULL : d,
+                                        &run, &operands),
+                       CARAT_INVALID_ARGUMENT, cases[i].words);
+    }
+}
+
 /* Sizes of which multiples cannot be counted any more are left as they are. */
 static void lone_columns_of_any_length(void **state)
 {
@@ -530,6 +572,10 @@ static void lone_columns_of_any_length(void **state)
     problem_simplify(&simple);
     assert_int_equal(simple.ldb, INT64_MAX / 2);
     assert_int_equal(simple.ldd, 8);
+    p = carat_gemm_describe(CARAT_F16, 3, 1, 0);
+    assert_int_equal(problem_check(&p, &simple), CARAT_OK);
+    problem_simplify(&simple);
+    assert_true(simple.lda == 3 && simple.ldb == 1 && simple.ldd == 8);
 }
 
 /* Row-major: types and scales change places with the matrices they belong to. */
@@ -909,6 +955,7 @@ int main(void)
         cmocka_unit_test(canonical_form_computes_the_same),
         cmocka_unit_test(simplest_form_computes_the_same),
         cmocka_unit_test(lone_columns_of_any_length),
+        cmocka_unit_test(messages_about_vectors_are_the_callers),
         cmocka_unit_test(types_and_scales_go_with_their_matrices),
         cmocka_unit_test(packed_and_single_problems_have_one_form),
         cmocka_unit_test(overlap_is_of_elements_not_of_ranges),

@@ -29,7 +29,8 @@
  *             [i * ld + j]. A leading dimension (ld) counts elements and is at least the length of
  *             a stored column (column-major) or row (row-major), and at least 1. The stored matrix
  *             is the one before op: with CARAT_TRANSPOSE, A is stored k x m.
- * Aliasing    C and D may be the same buffer when ldc == ldd (and, in a batch, the strides agree).
+ * Aliasing    C and D may be the same buffer when ldc == ldd or D has but one column, in row-major order one
+ *             row (and, in a batch, when the strides agree).
  *             D must not overlap A or B, nor C in any other way, nor the bias and the scalars. What is
  *             only read may overlap. Every element lies at a multiple of its size.
  * Memory      Matrices may be in host memory or in device memory; Carat asks the driver which. The

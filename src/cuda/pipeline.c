@@ -113,6 +113,14 @@ static bool is_direct(const struct job *job, const struct host_matrix *m, enum p
            (size_t)extent->ld * extent->element_bytes <= job->device->max_pitch;
 }
 
+/* Of a batch, where each problem has one column, these are columns side by side: the stride is their pitch. */
+static int64_t pitch_of_lone_columns(const struct job *job, const struct extent *extent)
+{
+    bool side_by_side = extent->batch > 1 && extent->stride >= extent->rows &&
+                        (size_t)extent->stride <= job->device->max_pitch / extent->element_bytes;
+    return side_by_side ? extent->stride : extent->rows;
+}
+
 static void matrix_init(struct job *job, int matrix, const void *host, const struct extent *extent,
                         enum place place)
 {
@@ -124,7 +132,10 @@ static void matrix_init(struct job *job, int matrix, const void *host, const str
         /* Every problem's C is needed where its D will be. */
         .shared = matrix != MATRIX_C && extent->batch > 1 && extent->stride == 0,
     };
-    m->ld = ld_on_device(job, extent);
+    if (extent->columns == 1) {
+        m->extent.ld = pitch_of_lone_columns(job, extent);
+    }
+    m->ld = ld_on_device(job, &m->extent);
     m->stride = m->shared ? 0 : m->ld * extent->columns;
     m->direct = is_direct(job, m, place);
 }
@@ -334,6 +345,7 @@ static struct problem problem_of_block(const struct job *job, const struct block
     problem.align_a = panel_alignment(job, a);
     problem.align_b = panel_alignment(job, b);
     problem.stride_bias = batched ? job->matrices[MATRIX_BIAS].stride : 0;
+    problem_align_lone_columns(&problem); /* as the call's problem has them */
     return problem;
 }
 
