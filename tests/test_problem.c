@@ -380,6 +380,33 @@ static carat_gemm_problem description_of(const struct problem *p)
     return q;
 }
 
+/* A leading dimension of up to 9 elements; may be tight: half of them are 0, which says so. */
+static int64_t random_ld(struct random *random, bool may_be_tight)
+{
+    return may_be_tight && random_one_in(random, 2) ? 0 : random_between(random, 9, 12);
+}
+
+/* A batch of two small products in any layout, with or without bias. */
+static carat_gemm_problem random_problem(struct random *random, int64_t m, int64_t n, bool may_be_tight)
+{
+    carat_gemm_problem p = carat_gemm_describe(CARAT_S32, m, n, random_between(random, 1, 9));
+    p.order = random_one_in(random, 2) ? CARAT_ROW_MAJOR : CARAT_COLUMN_MAJOR;
+    p.op_a = random_one_in(random, 2) ? CARAT_TRANSPOSE : CARAT_NO_TRANSPOSE;
+    p.op_b = random_one_in(random, 2) ? CARAT_TRANSPOSE : CARAT_NO_TRANSPOSE;
+    p.lda = random_ld(random, may_be_tight);
+    p.ldb = random_ld(random, may_be_tight);
+    p.ldc = random_ld(random, may_be_tight);
+    p.ldd = random_ld(random, may_be_tight);
+    p.batch = 2;
+    p.stride_a = random_between(random, 0, 200);
+    p.stride_b = random_between(random, 0, 200);
+    p.stride_c = random_between(random, 0, 200);
+    p.stride_d = random_between(random, 110, 200);
+    p.bias = (carat_bias)random_between(random, 0, 2);
+    p.stride_bias = random_between(random, 0, 9);
+    return p;
+}
+
 /* Column-major or row-major, the canonical problem has the same products at the same addresses. */
 static void canonical_form_computes_the_same(void **state)
 {
@@ -396,22 +423,7 @@ static void canonical_form_computes_the_same(void **state)
     }
     for (int i = 0; i < 500; i++) {
         carat_gemm_problem p =
-            carat_gemm_describe(CARAT_S32, random_between(&random, 1, 9), random_between(&random, 1, 9),
-                                random_between(&random, 1, 9));
-        p.order = random_one_in(&random, 2) ? CARAT_ROW_MAJOR : CARAT_COLUMN_MAJOR;
-        p.op_a = random_one_in(&random, 2) ? CARAT_TRANSPOSE : CARAT_NO_TRANSPOSE;
-        p.op_b = random_one_in(&random, 2) ? CARAT_TRANSPOSE : CARAT_NO_TRANSPOSE;
-        p.lda = random_between(&random, 9, 12);
-        p.ldb = random_between(&random, 9, 12);
-        p.ldc = random_between(&random, 9, 12);
-        p.ldd = random_between(&random, 9, 12);
-        p.batch = 2;
-        p.stride_a = random_between(&random, 0, 200);
-        p.stride_b = random_between(&random, 0, 200);
-        p.stride_c = random_between(&random, 0, 200);
-        p.stride_d = random_between(&random, 110, 200);
-        p.bias = (carat_bias)random_between(&random, 0, 2);
-        p.stride_bias = random_between(&random, 0, 9);
+            random_problem(&random, random_between(&random, 1, 9), random_between(&random, 1, 9), false);
         p.activation = random_one_in(&random, 2) ? CARAT_ACTIVATION_RELU : CARAT_ACTIVATION_NONE;
         struct problem checked;
         assert_int_equal(problem_check(&p, &checked), CARAT_OK);
@@ -470,22 +482,7 @@ static void simplest_form_computes_the_same(void **state)
     for (int i = 0; i < 2000; i++) {
         int64_t sides[2] = {random_one_in(&random, 3) ? 1 : random_between(&random, 1, 9),
                             random_one_in(&random, 3) ? 1 : random_between(&random, 1, 9)};
-        carat_gemm_problem p =
-            carat_gemm_describe(CARAT_S32, sides[0], sides[1], random_between(&random, 1, 9));
-        p.order = random_one_in(&random, 2) ? CARAT_ROW_MAJOR : CARAT_COLUMN_MAJOR;
-        p.op_a = random_one_in(&random, 2) ? CARAT_TRANSPOSE : CARAT_NO_TRANSPOSE;
-        p.op_b = random_one_in(&random, 2) ? CARAT_TRANSPOSE : CARAT_NO_TRANSPOSE;
-        p.lda = random_one_in(&random, 2) ? 0 : random_between(&random, 9, 12);
-        p.ldb = random_one_in(&random, 2) ? 0 : random_between(&random, 9, 12);
-        p.ldc = random_one_in(&random, 2) ? 0 : random_between(&random, 9, 12);
-        p.ldd = random_one_in(&random, 2) ? 0 : random_between(&random, 9, 12);
-        p.batch = 2;
-        p.stride_a = random_between(&random, 0, 200);
-        p.stride_b = random_between(&random, 0, 200);
-        p.stride_c = random_between(&random, 0, 200);
-        p.stride_d = random_between(&random, 110, 200);
-        p.bias = (carat_bias)random_between(&random, 0, 2);
-        p.stride_bias = random_between(&random, 0, 9);
+        carat_gemm_problem p = random_problem(&random, sides[0], sides[1], true);
         struct problem checked;
         struct problem simple;
         assert_int_equal(problem_check(&p, &checked), CARAT_OK);
