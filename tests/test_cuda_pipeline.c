@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -469,6 +470,77 @@ static void real_limits(void **state)
     }
 }
 
+/* ---- Batches of vectors ---------------------------------------------------------------------- */
+
+static struct driver copying; /* the driver that copies */
+static atomic_int copies;
+
+static CUresult count_copy(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream)
+{
+    atomic_fetch_add(&copies, 1);
+    return copying.cuMemcpyAsync(to, from, bytes, stream);
+}
+
+static CUresult count_copy_2d(const CUDA_MEMCPY2D *copy, CUstream stream)
+{
+    atomic_fetch_add(&copies, 1);
+    return copying.cuMemcpy2DAsync_v2(copy, stream);
+}
+
+/* The vectors of a batch are columns side by side, at any pitch: pinned, they are copied as one matrix. */
+static void vectors_side_by_side_are_one_copy(void **state)
+{
+    (void)state;
+    enum { M = 333, K = 40, BATCH = 300, APART = 350 };
+    struct buffer a = buffer_create((size_t)M * K * sizeof(int32_t), true);
+    struct buffer b = buffer_create((size_t)APART * BATCH * sizeof(int32_t), true);
+    struct buffer d = buffer_create((size_t)APART * BATCH * sizeof(int32_t), true);
+    device()->limits = pipeline_limits_default;
+    device()->limits.gather_bytes = 0;
+    device()->limits.direct_line_bytes = 0;
+    device()->limits.slot_bytes = 2048; /* so that through slots there are hundreds of copies */
+    device()->max_pitch = (size_t)1 << 30;
+    carat_gemm_problem p = carat_gemm_describe(CARAT_S32, M, 1, K);
+    p.batch = BATCH;
+    p.stride_b = p.stride_d = APART;
+    const int32_t one = 1;
+    const int32_t zero = 0;
+    int32_t *from = content(&a);
+    int32_t *vectors = content(&b);
+    int32_t *sums = content(&d);
+    for (int row_of_d = 0; row_of_d < 2; ++row_of_d) {
+        if (row_of_d) {
+            /* The same, every D a row: A and B change places. */
+            p.m = 1;
+            p.n = M;
+            p.op_b = CARAT_TRANSPOSE;
+            p.stride_a = APART;
+            p.stride_b = 0;
+        }
+        copying = driver;
+        driver.cuMemcpyAsync = count_copy;
+        driver.cuMemcpy2DAsync_v2 = count_copy_2d;
+        atomic_store(&copies, 0);
+        carat_status status = carat_gemm(carat, &p, &one, row_of_d ? vectors : from,
+                                         row_of_d ? from : vectors, &zero, NULL, sums, NULL);
+        driver = copying;
+        assert_int_equal(status, CARAT_OK);
+        assert_in_range(atomic_load(&copies), 3, K + 12); /* the matrix goes through slots */
+        for (int at = 0; at < BATCH; at += 37) {
+            for (int row = 0; row < M; row += 11) {
+                uint32_t sum = 0;
+                for (int k = 0; k < K; ++k) {
+                    sum += (uint32_t)from[row + k * M] * (uint32_t)vectors[at * APART + k];
+                }
+                assert_int_equal((uint32_t)sums[at * APART + row], sum);
+            }
+        }
+    }
+    buffer_destroy(&a);
+    buffer_destroy(&b);
+    buffer_destroy(&d);
+}
+
 static void *thread_of_products(void *argument)
 {
     struct product *product = argument;
@@ -688,7 +760,7 @@ int main(void)
         cmocka_unit_test(random_elementwise),   cmocka_unit_test(real_limits),
         cmocka_unit_test(calls_at_once),        cmocka_unit_test(work_on_the_stream_comes_first),
         cmocka_unit_test(little_device_memory), cmocka_unit_test(every_call_fails_in_turn),
-        cmocka_unit_test(lost_in_mid_work),
+        cmocka_unit_test(lost_in_mid_work),     cmocka_unit_test(vectors_side_by_side_are_one_copy),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
