@@ -105,9 +105,9 @@ static carat_status prepare(struct contender *contender, const struct workload *
         CARAT_TRY(problem_check(&workload->problem, &self->problem));
         struct problem simple = self->problem;
         problem_simplify(&simple);
+        /* Surveys of single kernels find ways for a D of one row as it is. */
         if (self->way->product.swapped == simple.swapped) {
-            self->problem =
-                simple; /* else the way was found for a row of D as it is, which a survey measures */
+            self->problem = simple;
         }
         CARAT_TRY(plan_of_candidate(&device->traits, &self->problem, self->way, &self->given));
         return prepare_given(contender);

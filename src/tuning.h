@@ -33,9 +33,8 @@
 #include "trees.h"
 #include "ways.h"
 
-struct problem;
-
 struct device_traits;
+struct problem;
 struct tuning_table;
 
 /* ---- Lines ---- */

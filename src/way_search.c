@@ -23,7 +23,7 @@
 /* Wider tiles of parts do not compensate their sums for long k: see COMPENSATES in wgmma.cu and split_wgmma.cu. */
 #define WIDEST_COMPENSATED 64
 #define USUAL_TILE 128
-/* Warps that share k make chains of a sum: see longest_chains(). */
+/* Warps that share k make chains of a sum: see least_long_k(). */
 #define K_OF_CHAIN 256
 #define MOST_CHAINS 16
 /*
@@ -68,7 +68,7 @@ static bool fits_workspace(const struct search *search, const struct candidate *
  * its chains: four were seen to be as good as cublasSgemm's up to a k of 4096, eight up to 16384, of inputs of five families
  * (docs/notes/standard.md). More than sixteen count as sixteen.
  */
-static int64_t longest_chains(const struct candidate *candidate)
+static int64_t least_long_k(const struct candidate *candidate)
 {
     int64_t chains = kernel_chains(candidate->kernel);
     chains *= chains > 1 ? candidate->parts : 1;
@@ -91,7 +91,7 @@ static bool sums_too_long(const struct search *search, const struct candidate *c
     bool multiplies_parts = kernel->planes > 0 || kernel->splits > 0;
     double tiles =
         (double)ceiling(to->m, USUAL_TILE) * (double)ceiling(to->n, USUAL_TILE) * (double)to->batch;
-    return multiplies_parts && !compensates && !search->forced && to->k >= longest_chains(candidate) &&
+    return multiplies_parts && !compensates && !search->forced && to->k >= least_long_k(candidate) &&
            tiles < search->traits->multiprocessors;
 }
 

@@ -380,7 +380,7 @@ static carat_gemm_problem description_of(const struct problem *p)
     return q;
 }
 
-/* A leading dimension of up to 9 elements; may be tight: half of them are 0, which says so. */
+/* For lines of up to 9 elements; where it may be tight, 0 in half of the cases, which says so. */
 static int64_t random_ld(struct random *random, bool may_be_tight)
 {
     return may_be_tight && random_one_in(random, 2) ? 0 : random_between(random, 9, 12);
