@@ -1,10 +1,12 @@
 # Reads kernels/catalog.txt, and gives
 #   carat_catalog_table(OUTPUT FILE IMAGES DIRECTORY|"" TARGETS VAR)
-# the C table of all rows, and, where nvcc is there, one fat binary a row; and
+# the C table of all rows, and, where nvcc is there, one fat binary a row, of rows with PLAIN=1 two; and
 #   carat_catalog_standin(OUTPUT FILE)
 # the same with words in the place of images, for who plans and needs no device.
 #
 # A row is: name source arch KEY=VALUE ...   A VALUE that is no number is the word KEY_VALUE.
+#
+# A row with PLAIN=1 has a second image, compiled with -DPLAIN=1: for products of which nothing is asked but their sums.
 
 set(CARAT_CATALOG ${PROJECT_SOURCE_DIR}/kernels/catalog.txt)
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${CARAT_CATALOG})
@@ -17,7 +19,8 @@ foreach(line IN LISTS lines)
     list(APPEND CARAT_ROWS "${row}")
 endforeach()
 
-# The constants of a row as compiler definitions: -DKEY=VALUE and -DKERNEL_NAME=name.
+# The constants of a row as compiler definitions: -DKEY=VALUE and -DKERNEL_NAME=name; of PLAIN nothing, which is its second
+# image's.
 function(carat_row_definitions row result)
     string(REPLACE "|" ";" fields "${row}")
     list(POP_FRONT fields name source arch)
@@ -32,13 +35,15 @@ function(carat_row_definitions row result)
         if(NOT value MATCHES "^[0-9]+$")
             set(value ${key}_${value})
         endif()
-        list(APPEND definitions -D${key}=${value})
+        if(NOT key STREQUAL "PLAIN")
+            list(APPEND definitions -D${key}=${value})
+        endif()
     endforeach()
     set(${result} "${definitions}" PARENT_SCOPE)
 endfunction()
 
-# The C initializer of a row; image is the symbol of its image or "".
-function(carat_row_initializer row image result)
+# The C initializer of a row; image and plain_image are the symbols of its images or "".
+function(carat_row_initializer row image plain_image result)
     string(REPLACE "|" ";" fields "${row}")
     list(POP_FRONT fields name source arch)
     string(REGEX MATCH "^([0-9]+)(a?)$" matched "${arch}")
@@ -59,6 +64,9 @@ function(carat_row_initializer row image result)
     endforeach()
     if(image)
         string(APPEND text ", .image = ${image}, .image_end = ${image}_end")
+    endif()
+    if(plain_image)
+        string(APPEND text ", .plain_image = ${plain_image}, .plain_image_end = ${plain_image}_end")
     endif()
     set(${result} "${text}},\n" PARENT_SCOPE)
 endfunction()
@@ -93,6 +101,28 @@ function(carat_row_gencode row result)
     set(${result} "${options}" PARENT_SCOPE)
 endfunction()
 
+# Adds a command that compiles an image, and words that embed it as `symbol`, to the caller's outputs, assembly and
+# declarations.
+function(carat_embed_image title image source gencode definitions symbol)
+    add_custom_command(
+        OUTPUT ${image}
+        COMMAND ${CMAKE_COMMAND} -P ${PROJECT_SOURCE_DIR}/cmake/kernel.cmake --
+                ${CARAT_NVCC} ${CARAT_NVCC_HOST} -fatbin -O3 -std=c++17 ${CARAT_NVCC_STRICT}
+                ${CARAT_NVCC_SMALL} ${CARAT_NVCC_QUICK} -I${PROJECT_SOURCE_DIR}/kernels/common ${gencode} ${definitions}
+                -MD -MF ${image}.d -o ${image} ${PROJECT_SOURCE_DIR}/kernels/${source}
+        DEPENDS ${PROJECT_SOURCE_DIR}/kernels/${source} ${PROJECT_SOURCE_DIR}/cmake/kernel.cmake
+        DEPFILE ${image}.d
+        COMMENT "Kernel ${title}"
+        VERBATIM)
+    list(APPEND outputs ${image})
+    set(outputs "${outputs}" PARENT_SCOPE)
+    string(APPEND assembly
+        "        \".balign 64\\n.hidden ${symbol}\\n.global ${symbol}\\n${symbol}:\\n.incbin \\\"${image}\\\"\\n\"\n"
+        "        \".hidden ${symbol}_end\\n.global ${symbol}_end\\n${symbol}_end:\\n\"\n")
+    set(assembly "${assembly}" PARENT_SCOPE)
+    set(declarations "${declarations}extern const unsigned char ${symbol}[], ${symbol}_end[];\n" PARENT_SCOPE)
+endfunction()
+
 # Writes the table to `file`. With `images` set (a folder), adds a command a row that compiles its image
 # there and embeds it; the list of images is stored in the variable `targets`.
 function(carat_catalog_table file images targets)
@@ -105,32 +135,23 @@ function(carat_catalog_table file images targets)
         string(REPLACE "|" ";" fields "${row}")
         list(POP_FRONT fields name source arch)
         set(symbol "")
+        set(plain_symbol "")
         if(images)
             carat_row_gencode("${row}" gencode)
             if(gencode)
                 carat_row_definitions("${row}" definitions)
-                set(image ${images}/${name}.fatbin)
-                add_custom_command(
-                    OUTPUT ${image}
-                    COMMAND ${CMAKE_COMMAND} -P ${PROJECT_SOURCE_DIR}/cmake/kernel.cmake --
-                            ${CARAT_NVCC} ${CARAT_NVCC_HOST} -fatbin -O3 -std=c++17 ${CARAT_NVCC_STRICT}
-                            ${CARAT_NVCC_SMALL} ${CARAT_NVCC_QUICK} -I${PROJECT_SOURCE_DIR}/kernels/common ${gencode} ${definitions}
-                            -MD -MF ${image}.d -o ${image} ${PROJECT_SOURCE_DIR}/kernels/${source}
-                    DEPENDS ${PROJECT_SOURCE_DIR}/kernels/${source} ${PROJECT_SOURCE_DIR}/cmake/kernel.cmake
-                    DEPFILE ${image}.d
-                    COMMENT "Kernel ${name}"
-                    VERBATIM)
-                list(APPEND outputs ${image})
                 set(symbol carat_image_${name})
-                string(APPEND assembly
-                    "        \".balign 64\\n.hidden ${symbol}\\n.global ${symbol}\\n${symbol}:\\n.incbin \\\"${image}\\\"\\n\"\n"
-                    "        \".hidden ${symbol}_end\\n.global ${symbol}_end\\n${symbol}_end:\\n\"\n")
-                string(APPEND declarations "extern const unsigned char ${symbol}[], ${symbol}_end[];\n")
+                carat_embed_image(${name} ${images}/${name}.fatbin ${source} "${gencode}" "${definitions}" ${symbol})
+                if("PLAIN=1" IN_LIST fields)
+                    set(plain_symbol carat_plain_image_${name})
+                    carat_embed_image("${name}, plain" ${images}/${name}.plain.fatbin ${source} "${gencode}"
+                                      "${definitions};-DPLAIN=1" ${plain_symbol})
+                endif()
             else()
                 list(APPEND left_out ${name})
             endif()
         endif()
-        carat_row_initializer("${row}" "${symbol}" text)
+        carat_row_initializer("${row}" "${symbol}" "${plain_symbol}" text)
         string(APPEND rows "${text}")
     endforeach()
     if(left_out)
@@ -155,10 +176,19 @@ function(carat_catalog_standin file)
         string(REPLACE "|" ";" fields "${row}")
         list(POP_FRONT fields name source arch)
         string(REGEX MATCH "^[0-9]+" least "${arch}")
-        carat_row_initializer("${row}" image_${name} text)
+        set(plain "")
+        set(kinds image)
+        if("PLAIN=1" IN_LIST fields)
+            set(plain plain_image_${name})
+            list(APPEND kinds plain_image)
+        endif()
+        carat_row_initializer("${row}" image_${name} "${plain}" text)
         string(APPEND rows "${text}")
-        string(APPEND images "static const unsigned char image_${name}[] = \"stand-in image of ${name} for ${least}\";\n"
-            "#define image_${name}_end (image_${name} + sizeof image_${name})\n")
+        foreach(kind IN LISTS kinds)
+            string(APPEND images
+                "static const unsigned char ${kind}_${name}[] = \"stand-in image of ${name} for ${least}\";\n"
+                "#define ${kind}_${name}_end (${kind}_${name} + sizeof ${kind}_${name})\n")
+        endforeach()
     endforeach()
     file(GENERATE OUTPUT ${file} CONTENT
         "/* Made by cmake/catalog.cmake from kernels/catalog.txt. */\n#include \"catalog.h\"\n\n${images}

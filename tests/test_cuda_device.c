@@ -1781,6 +1781,387 @@ static void planned_products_of_two_planes_allocate_nothing(void **state)
     standin_set_capability(100);
 }
 
+/* ---- Images for plain products, of rows that only Hopper runs -------------------------------- */
+
+static struct {
+    int loads;
+    int launches;
+    const unsigned char *first; /* the image whose kernel was launched first */
+} noted_images;
+
+/* A module is its image, and so is a function. */
+static CUresult load_image(CUmodule *module, const void *image)
+{
+    noted_images.loads++;
+    *module = (CUmodule)(uintptr_t)image;
+    return CUDA_SUCCESS;
+}
+
+static CUresult get_function_of_image(CUfunction *function, CUmodule module, const char *name)
+{
+    (void)name;
+    *function = (CUfunction)(void *)module;
+    return CUDA_SUCCESS;
+}
+
+static CUresult unload_image(CUmodule module)
+{
+    (void)module;
+    return CUDA_SUCCESS;
+}
+
+static CUresult note_image(const CUlaunchConfig *config, CUfunction function, void **arguments, void **extra)
+{
+    (void)config;
+    (void)arguments;
+    (void)extra;
+    if (noted_images.launches++ == 0) {
+        noted_images.first = (const unsigned char *)(const void *)function;
+    }
+    return CUDA_SUCCESS;
+}
+
+/* The driver that notes which image is loaded and launched; the one before. */
+static struct driver driver_that_notes_images(void)
+{
+    struct driver before = driver_that_notes();
+    driver.cuModuleLoadData = load_image;
+    driver.cuModuleGetFunction = get_function_of_image;
+    driver.cuModuleUnload = unload_image;
+    driver.cuLaunchKernelEx = note_image;
+    return before;
+}
+
+/* Which of a row's images the last product was launched with, and that it was launched once. */
+static bool launched_plain(const struct kernel *row)
+{
+    assert_int_equal(noted_images.launches, 1);
+    assert_true(noted_images.first == row->image || noted_images.first == row->plain_image);
+    return noted_images.first == row->plain_image;
+}
+
+/* Tiles that a product has for the row's clusters. */
+enum tile_count { ONE_TOO_MANY, ONE_EACH, ONE_IN_ALL };
+
+/*
+ * What is asked for beside the sums, and how D lies; 0 is what plain products have. Of scales, whose they are: 'a', 'b', 'd'.
+ * Results are those of which the row's plain image knows, or all others.
+ */
+static const struct demand {
+    const char *what;
+    bool plain;
+    enum tile_count tiles;
+    int more_alpha; /* than 1 */
+    int beta;
+    bool alpha_is_no_1; /* but has the bits that a 1 of another type would have */
+    bool alpha_on_device;
+    bool beta_on_device;
+    bool c;
+    carat_bias bias;
+    carat_activation activation;
+    char scale;
+    float scale_is;
+    bool scale_on_device;
+    bool other_results;
+    int shift_d; /* in elements, as what follows */
+    int more_ldd;
+    int more_m;
+    int more_n;
+    int batch; /* 0: 1 */
+    int more_stride_d;
+    int k;
+} demands[] = {
+    {"nothing", .plain = true},
+    {"C, without beta", .plain = true, .c = true},
+    {"a last column of tiles with one of D", .plain = true, .more_n = 1},
+    {"gaps of 16 elements", .plain = true, .more_ldd = 16},
+    {"a k that ends within a step", .plain = true, .k = 100},
+    {"a k of one", .plain = true, .k = 1},
+    {"three problems", .plain = true, .batch = 3},
+    {"a tile for each cluster", .plain = true, .tiles = ONE_EACH},
+    {"one tile", .plain = true, .tiles = ONE_IN_ALL},
+    {"a scale of A, of 1", .plain = true, .scale = 'a', .scale_is = 1},
+    {"a scale of B, of 1", .plain = true, .scale = 'b', .scale_is = 1},
+    {"alpha 2", .more_alpha = 1},
+    {"alpha 0", .more_alpha = -1},
+    {"alpha of the bits of another 1", .alpha_is_no_1 = true},
+    {"alpha in device memory", .alpha_on_device = true},
+    {"beta 1", .beta = 1, .c = true},
+    {"beta in device memory", .beta_on_device = true, .c = true},
+    {"a bias along m", .bias = CARAT_BIAS_PER_ROW},
+    {"a bias along n", .bias = CARAT_BIAS_PER_COLUMN},
+    {"ReLU", .activation = CARAT_ACTIVATION_RELU},
+    {"a scale of A", .scale = 'a', .scale_is = 2},
+    {"a scale of B", .scale = 'b', .scale_is = 2},
+    {"a scale of D", .scale = 'd', .scale_is = 2},
+    {"a scale of A in device memory", .scale = 'a', .scale_on_device = true},
+    {"a scale of B in device memory", .scale = 'b', .scale_on_device = true},
+    {"a scale of D in device memory", .scale = 'd', .scale_on_device = true},
+    {"another result", .other_results = true},
+    {"a D that begins anywhere", .shift_d = 1},
+    {"a D whose columns begin anywhere", .more_ldd = 1},
+    {"a D whose columns end anywhere", .more_m = 1},
+    {"a D of three that begin anywhere", .batch = 3, .more_stride_d = 1},
+};
+#define DEMAND_COUNT ((int)(sizeof(demands) / sizeof(demands[0])))
+
+/* What products of a type may give, those first that the plain image stores. */
+static const struct {
+    carat_type element;
+    int plain;
+    int count;
+    carat_type types[4];
+} results_of_images[] = {
+    {CARAT_F16, 1, 2, {CARAT_F16, CARAT_F32}},
+    {CARAT_BF16, 1, 2, {CARAT_BF16, CARAT_F32}},
+    {CARAT_F32, 1, 1, {CARAT_F32}},
+    {CARAT_S8, 1, 3, {CARAT_S32, CARAT_F32, CARAT_S8}},
+    {CARAT_E4M3, 2, 4, {CARAT_F16, CARAT_BF16, CARAT_F32, CARAT_E4M3}},
+    {CARAT_E5M2, 2, 4, {CARAT_F16, CARAT_BF16, CARAT_F32, CARAT_E4M3}},
+};
+
+/* A product for a row: so many tiles along m of one along n. */
+static carat_gemm_problem demanded_problem(const struct device *device, const struct kernel *row,
+                                           const struct demand *demand, carat_type result)
+{
+    int64_t clusters = kernel_clusters(row, &device->traits);
+    int64_t tiles = demand->tiles == ONE_TOO_MANY ? clusters + 1 : demand->tiles == ONE_EACH ? clusters : 1;
+    int64_t m = tiles * row->tile_m * kernel_cluster_m(row) + demand->more_m;
+    int64_t n = (int64_t)row->tile_n * kernel_cluster_n(row) + demand->more_n;
+    int64_t k = demand->k ? demand->k : 256;
+    carat_gemm_problem p = carat_gemm_describe((carat_type)row->element, m, n, k);
+    p.type_b = (carat_type)(row->element_b ? row->element_b : row->element);
+    p.type_cd = result;
+    p.type_bias = carat_scalar_type(result);
+    p.op_a = row->layout == LAYOUT_TN || row->layout == LAYOUT_TT ? CARAT_TRANSPOSE : CARAT_NO_TRANSPOSE;
+    p.op_b = row->layout == LAYOUT_NT || row->layout == LAYOUT_TT ? CARAT_TRANSPOSE : CARAT_NO_TRANSPOSE;
+    p.accuracy = CARAT_ACCURACY_FAST;
+    p.bias = demand->bias;
+    p.activation = demand->activation;
+    p.lda = round_up((p.op_a ? k : m) + 1, 16);
+    p.ldb = round_up((p.op_b ? n : k) + 1, 16);
+    p.ldc = p.ldd = round_up(m, 16) + demand->more_ldd;
+    if (demand->batch) {
+        p.batch = demand->batch;
+        p.stride_a = p.lda * (p.op_a ? m : k);
+        p.stride_b = p.ldb * (p.op_b ? k : n);
+        p.stride_c = p.stride_d = p.ldd * n + demand->more_stride_d;
+    }
+    return p;
+}
+
+/* Launches a row on a product, which reads and writes nothing; false where its type takes no scales, but one is asked for. */
+static bool launch_demanded(struct device *device, const struct kernel *row, const struct demand *demand,
+                            carat_type result, char *somewhere)
+{
+    carat_gemm_problem described = demanded_problem(device, row, demand, result);
+    struct problem problem;
+    assert_ok(problem_check(&described, &problem));
+    if (demand->scale && !problem_takes_scales(&problem)) {
+        return false;
+    }
+    union {
+        float f32;
+        int32_t s32;
+    } alpha, beta;
+    carat_type scalar = carat_scalar_type(result);
+    element_set(scalar, &alpha, 0, 1 + demand->more_alpha);
+    element_set(scalar, &beta, 0, demand->beta);
+    if (demand->alpha_is_no_1 && scalar == CARAT_S32) {
+        alpha.f32 = 1;
+    } else if (demand->alpha_is_no_1) {
+        alpha.s32 = 1;
+    }
+    const float *scale = demand->scale_on_device ? (const float *)(void *)somewhere : &demand->scale_is;
+    struct operands operands = {
+        .alpha = demand->alpha_on_device ? (const void *)somewhere : &alpha,
+        .a = somewhere,
+        .b = somewhere,
+        .beta = demand->beta_on_device ? (const void *)somewhere : &beta,
+        .c = demand->c ? somewhere : NULL,
+        .d = somewhere + demand->shift_d * (int)carat_type_size(result),
+        .bias = demand->bias != CARAT_BIAS_NONE ? somewhere : NULL,
+        .scale_a = demand->scale == 'a' ? scale : NULL,
+        .scale_b = demand->scale == 'b' ? scale : NULL,
+        .scale_d = demand->scale == 'd' ? scale : NULL,
+    };
+    noted_images.launches = 0;
+    assert_ok(cuda_gemm_with(device, row, &problem, &operands, NULL));
+    return true;
+}
+
+/* Every demand on a row, with every result; how many launches were of the plain image. */
+static int check_demands(struct device *device, const struct kernel *row, char *somewhere)
+{
+    int of = 0;
+    int plain_launches = 0;
+    while (results_of_images[of].element != (carat_type)row->element) {
+        ++of;
+    }
+    int plain_results = results_of_images[of].plain;
+    for (int i = 0; i < DEMAND_COUNT; ++i) {
+        const struct demand *demand = &demands[i];
+        bool fits =
+            row->plain && demand->plain && (demand->tiles == ONE_TOO_MANY || kernel_cluster_blocks(row) == 1);
+        int begin = demand->other_results ? plain_results : 0;
+        int end = demand->other_results ? results_of_images[of].count : plain_results;
+        for (int r = begin; r < end; ++r) {
+            carat_type result = results_of_images[of].types[r];
+            if (!launch_demanded(device, row, demand, result, somewhere)) {
+                continue;
+            }
+            if (launched_plain(row) != fits) {
+                fail_msg("%s to %s, %s: the image for plain products is launched %s", row->name,
+                         carat_type_name(result), demand->what, fits ? "not" : "all the same");
+            }
+            plain_launches += fits;
+        }
+    }
+    return plain_launches;
+}
+
+/* Whether a row is among those of which some have an image for plain products. */
+static bool is_of_images(const struct kernel *row)
+{
+    return row->operation == OPERATION_GEMM && row->tensor_maps && row->planes == 0 && !row->rescues;
+}
+
+static void plain_products_have_an_image_of_their_own(void **state)
+{
+    (void)state;
+    carat_context *carat = NULL;
+    int rows = 0;
+    int others = 0;
+    standin_set_capability(90);
+    assert_ok(carat_context_create(CARAT_DEVICE_CUDA, 0, &carat));
+    struct device *device = carat_context_device(carat);
+    char *somewhere = device_memory(carat, 4096);
+    struct driver before = driver_that_notes_images();
+    for (int i = 0; i < carat_catalog_count; ++i) {
+        const struct kernel *row = &carat_catalog[i];
+        assert_int_equal(row->plain_image != NULL, row->plain);
+        if (is_of_images(row)) {
+            int launches = check_demands(device, row, somewhere);
+            assert_int_equal(launches > 0, row->plain);
+            assert_int_equal(cuda_kernel_is_loaded(device, row, true), row->plain);
+            rows += row->plain;
+            others += !row->plain;
+        }
+        assert_true(!row->plain || is_of_images(row));
+    }
+    assert_ok(carat_release(carat, somewhere));
+    carat_context_destroy(carat);
+    driver = before;
+    standin_set_capability(100);
+    assert_true(rows > 0 && others > 0);
+}
+
+/* The product of along_k() by a plan: whether its launch was of the row's plain image. */
+static bool plan_launches_plain(struct device *device, const struct plan *plan, const struct along_k *w,
+                                void *stream)
+{
+    carat_run run = {.stream = stream};
+    noted_images.launches = 0;
+    assert_ok(device->functions->gemm(device, plan, &w->operands, &run));
+    noted_images.launches -= plan_has(plan, STEP_REDUCE);
+    return launched_plain(plan->steps[0].kernel);
+}
+
+/* Products in parts, and those whose tiles are shared, are for the whole image, and their plans load no other. */
+static void plain_products_are_in_one_part_and_share_nothing(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"wgmma_bf16_tn_256x128", "wgmma_bf16_tn_128x64",
+                                        "wgmma_bf16_tn_128x64_c2"};
+    standin_set_capability(90);
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); ++i) {
+        carat_context *carat = NULL;
+        assert_ok(carat_context_create(CARAT_DEVICE_CUDA, 0, &carat));
+        struct device *device = carat_context_device(carat);
+        void *somewhere = device_memory(carat, 4096);
+        const struct kernel *row = catalog_find(names[i]);
+        assert_true(row && row->plain && row->stream);
+        struct driver before = driver_that_notes_images();
+        /* More tiles than clusters, an odd number of them. */
+        struct along_k w = along_k((int64_t)3 * row->tile_m * kernel_cluster_m(row),
+                                   (int64_t)3 * row->tile_n * kernel_cluster_n(row), 4096, somewhere);
+        struct plan parts = plan_in_parts(device, row, &w.problem, 2);
+        struct plan shared = sharing_plan(device, row, &w.problem);
+        assert_int_equal(parts.steps[0].kind, STEP_MULTIPLY);
+        assert_ok(device->functions->prepare(device, &parts));
+        assert_ok(device->functions->prepare(device, &shared));
+        assert_false(plan_launches_plain(device, &parts, &w, NULL));
+        assert_false(plan_launches_plain(device, &shared, &w, NULL));
+        assert_true(cuda_kernel_is_loaded(device, row, false));
+        assert_false(cuda_kernel_is_loaded(device, row, true));
+        /* The same product, whole. */
+        noted_images.launches = 0;
+        assert_ok(cuda_gemm_with(device, row, &w.problem, &w.operands, NULL));
+        assert_true(launched_plain(row));
+        assert_ok(carat_release(carat, somewhere));
+        carat_context_destroy(carat);
+        driver = before;
+    }
+    standin_set_capability(100);
+}
+
+/* A plan of a product that may be plain has both images loaded: what alpha is shows only when it is run, or recorded. */
+static void plans_load_both_images(void **state)
+{
+    (void)state;
+    carat_context *carat = NULL;
+    int rows = 0;
+    const float two = 2;
+    standin_set_capability(90);
+    assert_ok(carat_context_create(CARAT_DEVICE_CUDA, 0, &carat));
+    struct device *device = carat_context_device(carat);
+    void *somewhere = device_memory(carat, 4096);
+    void *stream = NULL;
+    assert_ok(carat_stream_create(carat, &stream));
+    struct driver before = driver_that_notes_images();
+    for (int i = 0; i < carat_catalog_count; ++i) {
+        const struct kernel *row = &carat_catalog[i];
+        if (!row->plain || row->element != ELEMENT_BF16 || row->layout != LAYOUT_TN) {
+            continue;
+        }
+        struct along_k w = along_k((int64_t)5 * row->tile_m * kernel_cluster_m(row),
+                                   (int64_t)row->tile_n * kernel_cluster_n(row), 256, somewhere);
+        struct candidate way;
+        struct plan plan;
+        void *graph = NULL;
+        assert_true(plan_as_it_is(&device->traits, &w.problem, row, &way));
+        assert_ok(plan_of_candidate(&device->traits, &w.problem, &way, &plan));
+        assert_true(plan.parts == 1 && plan.stream_tiles == 0 && plan.step_count == 1);
+
+        /* Never plain: with a bias. */
+        struct plan other = plan;
+        other.product.bias = true;
+        noted_images.loads = 0;
+        assert_ok(device->functions->prepare(device, &other));
+        assert_int_equal(noted_images.loads, 1);
+        assert_true(cuda_kernel_is_loaded(device, row, false) && !cuda_kernel_is_loaded(device, row, true));
+
+        assert_ok(device->functions->prepare(device, &plan));
+        assert_int_equal(noted_images.loads, 2);
+        assert_true(cuda_kernel_is_loaded(device, row, false) && cuda_kernel_is_loaded(device, row, true));
+
+        assert_ok(cuda_capture_begin(device, stream));
+        assert_true(plan_launches_plain(device, &plan, &w, stream));
+        w.operands.alpha = &two;
+        assert_false(plan_launches_plain(device, &plan, &w, stream));
+        assert_ok(cuda_capture_end(device, stream, &graph));
+        assert_ok(cuda_graph_destroy(device, graph));
+        assert_int_equal(noted_images.loads, 2);
+        rows++;
+    }
+    assert_ok(carat_stream_destroy(carat, stream));
+    assert_ok(carat_release(carat, somewhere));
+    carat_context_destroy(carat);
+    driver = before;
+    standin_set_capability(100);
+    assert_true(rows > 0);
+}
+
 static void a_context_waits_for_its_work(void **state)
 {
     (void)state;
@@ -1891,6 +2272,9 @@ int main(void)
         test(only_code_that_waits_starts_early),
         test(what_planes_leave_is_computed_from_f32),
         test(planned_products_of_two_planes_allocate_nothing),
+        test(plain_products_have_an_image_of_their_own),
+        test(plain_products_are_in_one_part_and_share_nothing),
+        test(plans_load_both_images),
         test(a_context_waits_for_its_work),
         test(the_current_context_stays),
         test(device_memory_is_out_of_the_hosts_reach),

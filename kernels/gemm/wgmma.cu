@@ -64,6 +64,9 @@
  *                         |  f0  |  f1  |  f2  |
  *        rows, 64 of B  g |      |      |      |     sum += g * f1 * part in the middle
  *
+ * With PLAIN=1 it is a row's second image, for products of which nothing is asked but their sums, rounded to D's usual type and
+ * stored by the engine: see wgmma_plain.h.
+ *
  * What limits it: 128 x 256 x 64 products of 16 bits are 1024 cycles of the tensor unit, for which 32 KB come
  * from the L2 cache; where all units run, the device's power.
  */
@@ -222,10 +225,9 @@
 #define BAND 8
 #endif
 
-#ifndef STREAM
-#define STREAM 0
-#endif
+#include "wgmma_plain.h"
 
+static_assert(!PLAIN || PLANES == 1, "of planes it must be asked whether they can stand for the operands");
 static_assert(K_BYTES == ROW_BYTES || (K_BYTES == ROW_BYTES / 2 && PLANES > 1),
               "a stage is one row of a swizzle deep");
 static_assert(PLANES == 1 || (SWAPPED && sizeof(element) == 2),
@@ -281,7 +283,7 @@ static_assert(STAGES + 2 + (LATE_WORDS > 0) + (TURNS || SHARES_K ? CONSUMERS - 1
 static_assert(sizeof(shared_memory) == SHARED_BYTES, "the row says how much shared memory a block takes");
 
 /*
- * The parts of the kernel that are ideas of their own, and know the names above:
+ * The parts of the kernel that are ideas of their own, and know the names above (beside wgmma_plain.h, which they know too):
  *
  *     walk      which tiles and steps of k, in what order
  *     moves     from the unit's sums of a stage to those of the tile
@@ -362,7 +364,7 @@ static __device__ inline int places_come(const gemm_arguments *gemm, int reads)
 #if PLANES > 2
     reads &= gemm->verdict.earlier == 0;
 #endif
-    return reads && gemm->k > 0;
+    return PLAIN || (reads && gemm->k > 0);
 }
 
 /* What can be worked out before anything may be read is worked out while the kernel before ends. */
@@ -593,13 +595,15 @@ typedef struct consumer_state {
     uint32_t pieces; /* done so far */
     int last;        /* with TURNS: whether this one is the block's last */
     uint32_t todo; /* with sums, see todo_of(), and what stands below: one register, the same for all lanes */
-    uint32_t waits; /* pieces of the tile before that are not stored yet; and BIAS_IS_DUE of this one */
+    uint32_t
+        waits; /* pieces of the tile before that are not stored yet; and of this one's bias, see BIAS_IS_DUE */
 #if LATE_WORDS > 0
     late_tile late;
 #endif
 } consumer_state;
 
-#define BIAS_IS_DUE (1u << 8)
+#define BIAS_IS_DUE (1u << 8) /* it has to be asked for */
+#define BIAS_COMES (1u << 10) /* it has been, and has to be put into shared memory */
 /*
  * With planes: the warp left its part of that tile alone, and has nothing to store. It goes the way of the others all the
  * same, for the tensor unit's instructions are of a whole warpgroup, which has to come to the same ones.
@@ -614,7 +618,7 @@ typedef struct consumer_state {
 
 static __device__ inline int bytes_of_result(const consumer_state *self)
 {
-    return (int)(self->todo >> BYTES_SHIFT & 7);
+    return PLAIN ? PLAIN_BYTES : (int)(self->todo >> BYTES_SHIFT & 7);
 }
 
 /* Where piece `number` begins: as the producer says, or as tell_place() has written it. */
@@ -634,6 +638,8 @@ static __device__ inline void tell_place(consumer_state *self, const piece *work
     meet(self->number);
 }
 
+#if FETCHES_ROWS || PLANES > 1
+
 static __device__ __forceinline__ void fetch_due_bias(consumer_state *self)
 {
     if (self->waits & BIAS_IS_DUE) {
@@ -642,6 +648,8 @@ static __device__ __forceinline__ void fetch_due_bias(consumer_state *self)
         self->waits -= BIAS_IS_DUE;
     }
 }
+
+#endif
 
 static __device__ __forceinline__ void store_some_late(consumer_state *self)
 {
@@ -667,9 +675,22 @@ static __device__ __forceinline__ void store_some_late(consumer_state *self)
 #if !FETCHES_ROWS
 
 /* Does what waits while the instructions of a stage run, as much as one gives time for. */
-static __device__ __forceinline__ void do_what_waits(consumer_state *self)
+static __device__ __forceinline__ void do_what_waits(consumer_state *self, coming_bias *bias)
 {
-    fetch_due_bias(self);
+#if PLANES == 1
+    if (self->waits & BIAS_COMES) {
+        put_bias(&self->arguments->gemm, bias, self->shared->bias[self->number], self->number);
+        self->waits -= BIAS_COMES;
+    }
+    if (self->waits & BIAS_IS_DUE) {
+        place here = part_of_consumer(*place_of_number(self, self->pieces), self->number);
+        ask_for_bias(&self->arguments->gemm, here, bias, self->todo);
+        self->waits += BIAS_COMES - BIAS_IS_DUE;
+    }
+#else
+    fetch_due_bias(self); /* there are no registers for what comes */
+    (void)bias;
+#endif
     store_some_late(self);
 }
 
@@ -1008,13 +1029,14 @@ static __device__ __forceinline__ void sum_products(wgmma_sum sum[WGMMA_SUMS], c
     clear(moved.excess);
 #endif
     int in_pairs = MOVES_PAIRS && self->arguments->gemm.k >= LEAST_K_OF_PAIRS;
+    coming_bias bias = {{0}};
 #pragma unroll 1
     while (self->waits > 0 || ASKS_FIRST) {
         if (steps > 0) {
             steps = move_step(sum, &moved, self) ? steps - 1 : 0;
             ++number;
         }
-        do_what_waits(self);
+        do_what_waits(self, &bias);
         if (ASKS_FIRST && self->waits == 0 && (!in_pairs || number % 2 == 0 || steps == 0)) {
             break;
         }
@@ -1078,12 +1100,13 @@ static __device__ __forceinline__ void sum_products(wgmma_sum sum[WGMMA_SUMS], c
     clear(sum);
     wgmma_hold(sum);
     await_turn(self);
+    coming_bias bias = {{0}};
 #pragma unroll 1
     while (self->waits > 0) {
         if (steps > 0) {
             start_step(sum, self);
         }
-        do_what_waits(self);
+        do_what_waits(self, &bias);
         if (steps > 0) {
             end_step_before(self, &before);
             --steps;
@@ -1116,7 +1139,7 @@ static __device__ inline int goes_through_stages(const consumer_state *self, int
 {
     int bytes = bytes_of_result(self);
     int whole = (STORES_COLUMNS(2) && bytes == 2) || (STORES_COLUMNS(4) && bytes == 4);
-    return !TURNS && last && bytes > 1 && (whole || self->arguments->d_by_map);
+    return !TURNS && last && bytes > 1 && (whole || engine_knows_d(self->arguments));
 }
 
 /* Stores a tile whose D the engine knows, or a block's last one. */
@@ -1125,7 +1148,7 @@ static __device__ __forceinline__ void store_by_map(const consumer_state *self, 
                                                     int through_stages)
 {
     int bytes = bytes_of_result(self);
-    if (__builtin_expect(!self->arguments->d_by_map, 0)) {
+    if (__builtin_expect(!engine_knows_d(self->arguments), 0)) {
         if (STORES_COLUMNS(2) && bytes == 2) {
             store_columns(at, self->arguments, self->shared, tile, value, 2, self->number);
         } else if (STORES_COLUMNS(4)) {
@@ -1153,7 +1176,7 @@ static __device__ __forceinline__ void store_tile(consumer_state *self, standing
     int bytes = bytes_of_result(self);
     place_of_tile tile = place_of_storers(&arguments->gemm, here, at);
     int through_stages = goes_through_stages(self, last);
-    if (through_stages || (LATE_WORDS == 0 && arguments->d_by_map && bytes > 1)) {
+    if (through_stages || (LATE_WORDS == 0 && engine_knows_d(arguments) && bytes > 1)) {
         store_by_map(self, at, &tile, value, LATE_WORDS > 0 || through_stages);
         return;
     }
@@ -1178,6 +1201,8 @@ static __device__ inline int is_whole(const piece *work)
     return !STREAM || (work->first == 0 && !work->goes_on);
 }
 
+#if !PLAIN
+
 /* Whether sums are D's values as they are, and go through the stages where the tile is the block's last. */
 static __device__ inline int goes_express(const consumer_state *self)
 {
@@ -1188,6 +1213,22 @@ static __device__ inline int goes_express(const consumer_state *self)
     }
 #endif
     return PLANES == 1 && (self->todo & ALL_TODO) == 0 && goes_through_stages(self, 1);
+}
+
+#endif
+
+/* All that consumer_state.todo says. */
+static __device__ inline uint32_t all_todo(consumer_state *self, int reads)
+{
+#if PLAIN
+    (void)reads;
+    return PLACES_COME | READS | (goes_through_stages(self, 1) ? EXPRESS : 0);
+#else
+    const gemm_arguments *gemm = &self->arguments->gemm;
+    self->todo = keep(todo_of(gemm) | (uint32_t)result_bytes(gemm) << BYTES_SHIFT |
+                      (places_come(gemm, reads) ? PLACES_COME : 0) | (reads ? READS : 0));
+    return keep(self->todo | (goes_express(self) ? EXPRESS : 0));
+#endif
 }
 
 /* The 32 bits of a sum. */
@@ -1212,9 +1253,7 @@ static __device__ inline void consume(const tensor_gemm_arguments *arguments, sh
     self.at.parity = 0;
     self.number = consumer;
     self.pieces = 0;
-    self.todo = keep(todo_of(gemm) | (uint32_t)result_bytes(gemm) << BYTES_SHIFT |
-                     (places_come(gemm, reads) ? PLACES_COME : 0) | (reads ? READS : 0));
-    self.todo = keep(self.todo | (goes_express(&self) ? EXPRESS : 0));
+    self.todo = all_todo(&self, reads);
     self.waits = 0;
     walk way = walk_begin(arguments, reads);
     piece work;
@@ -1318,6 +1357,9 @@ static __device__ inline void consume(const tensor_gemm_arguments *arguments, sh
  */
 static __device__ inline int reads_operands(const gemm_arguments *gemm)
 {
+    if (PLAIN) {
+        return 1;
+    }
     if (gemm->alpha.device) {
         wait_for_kernels_before();
     }
@@ -1356,7 +1398,7 @@ static __device__ inline void make_barriers(const tensor_gemm_arguments *argumen
         mbarrier_init_fence();
         tensor_map_prefetch(&arguments->a);
         tensor_map_prefetch(&arguments->b);
-        if (arguments->d_by_map) {
+        if (engine_knows_d(arguments)) {
             tensor_map_prefetch(&arguments->d);
         }
     }
@@ -1390,7 +1432,7 @@ KERNEL __launch_bounds__(THREADS_X, 1) KERNEL_CLUSTER
         if (warp == 0) {
             int reads = reads_operands(&arguments.gemm);
             uint32_t base = keep(shared_address(shared));
-            if (!is_refused(&arguments.gemm) && (WARP_GOES_ALONG || threadIdx.x == 0)) {
+            if ((PLAIN || !is_refused(&arguments.gemm)) && (WARP_GOES_ALONG || threadIdx.x == 0)) {
                 produce(&arguments, shared, base, block_rank(), reads);
             }
             __syncwarp();
@@ -1409,7 +1451,7 @@ KERNEL __launch_bounds__(THREADS_X, 1) KERNEL_CLUSTER
         }
         int reads = reads_operands(&arguments.gemm);
         wait_for_kernels_before();
-        if (!is_refused(&arguments.gemm)) {
+        if (PLAIN || !is_refused(&arguments.gemm)) {
             consume(&arguments, shared, warp / 4 - 1, reads);
         } else if (CLUSTER > 1) {
             cluster_arrive();

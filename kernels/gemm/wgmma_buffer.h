@@ -159,7 +159,7 @@ static __device__ inline place_of_tile place_of_storers(const gemm_arguments *ge
     tile.m = here.row;
     tile.n = here.column + (STORERS == 32 ? 16 * at.warp : 0);
     tile.problem = gemm->stride_d != 0 ? here.problem : 0;
-    if (gemm->partials) {
+    if (has_partials(gemm)) {
         tile.problem = here.problem * gemm->parts + here.part;
     }
     return tile;
@@ -176,9 +176,9 @@ typedef struct destination {
 static __device__ inline destination destination_of(const gemm_arguments *gemm, const place_of_tile *tile,
                                                     int bytes)
 {
-    char *base = (char *)(gemm->partials ? gemm->partials : gemm->d);
-    int64_t stride = gemm->partials ? gemm->m * gemm->n : gemm->stride_d;
-    int64_t ld = gemm->partials ? gemm->m : gemm->ldd;
+    char *base = (char *)(has_partials(gemm) ? gemm->partials : gemm->d);
+    int64_t stride = has_partials(gemm) ? gemm->m * gemm->n : gemm->stride_d;
+    int64_t ld = has_partials(gemm) ? gemm->m : gemm->ldd;
     destination to;
     to.ld_bytes = ld * bytes;
     to.first = base + (tile->problem * stride + tile->m) * bytes + tile->n * to.ld_bytes;

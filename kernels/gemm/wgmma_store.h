@@ -122,7 +122,7 @@ static __device__ __forceinline__ void fill(standing at, unsigned char *buffer, 
 /* Whether the engine stores a piece: it knows D, and the piece is whole. */
 static __device__ __forceinline__ int goes_by_engine(const tensor_gemm_arguments *arguments, int m, int bytes)
 {
-    return arguments->d_by_map && piece_width(m, bytes) == row_length(bytes);
+    return engine_knows_d(arguments) && piece_width(m, bytes) == row_length(bytes);
 }
 
 /* Has a filled buffer stored at (m, n) of the tile, by whom it may be. The storers have met, after a fence each. */
@@ -223,7 +223,7 @@ static __device__ __forceinline__ void store_late(const tensor_gemm_arguments *a
     meet_storers(consumer);
     at = standing_of_thread();
     place_of_tile tile = place_of_storers(&arguments->gemm, part_of_consumer(*here, consumer), at);
-    if (STORES_16 && bytes == 2 && !arguments->d_by_map) {
+    if (STORES_16 && bytes == 2 && !engine_knows_d(arguments)) {
         destination to = destination_of(&arguments->gemm, &tile, 2);
         copy_piece(at, buffer, buffer_of(at, shared, consumer, left + 1), &to, number);
     } else {

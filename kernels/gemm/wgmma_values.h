@@ -9,6 +9,7 @@
 #define CARAT_GEMM_WGMMA_VALUES_H
 
 #include "epilogue.h"
+#include "wgmma_plain.h"
 
 /* Where a thread stands among the sums: see wgmma.h. */
 typedef struct standing {
@@ -121,28 +122,65 @@ static __device__ inline uint32_t todo_of(const gemm_arguments *gemm)
 static __device__ inline int wants_bias(uint32_t todo) { return (todo & (ADDS_C | ADDS_BIAS)) != 0; }
 
 /*
- * Fetches a tile's bias, or where there is none -0, into shared memory as f32. It takes a while, and is done while the tile
- * is multiplied. The consumer meets once more before it is read.
+ * A tile's bias, or where there is none -0, on its way into shared memory, where it is f32: what a thread brings of it, as
+ * it lies in memory. That takes a while to come, and who converts it waits for it; so it is asked for while one stage is
+ * multiplied, and put into shared memory while the next is.
  */
-static __device__ inline void fetch_bias(const gemm_arguments *gemm, place share, float *shared_bias,
-                                         uint32_t todo, int consumer)
+#define BIASES_OF_THREAD (((WGMMA_N > 64 ? WGMMA_N : 64) + WARPGROUP - 1) / WARPGROUP)
+
+typedef struct coming_bias {
+    uint32_t bits[BIASES_OF_THREAD];
+} coming_bias;
+
+static __device__ __forceinline__ void ask_for_bias(const gemm_arguments *gemm, place share,
+                                                    coming_bias *bias, uint32_t todo)
 {
     const epilogue_arguments *epilogue = &gemm->epilogue;
     int along_n = (todo & BIAS_ALONG_N) != 0;
     int64_t first = along_n ? share.column : share.row;
-    int64_t left = (along_n ? gemm->n : gemm->m) - first;
-    int count = todo & ADDS_BIAS && along_n == SWAPPED ? 64 : WGMMA_N;
+    int left = todo & ADDS_BIAS ? inside((along_n ? gemm->n : gemm->m) - first) : 0;
     int thread = (int)thread_number() % WARPGROUP;
-    first += share.problem * epilogue->stride_bias;
-    meet(consumer); /* everybody has read the last tile's */
-#pragma unroll 1
-    for (int i = thread; i < count; i += WARPGROUP) {
-        float bias = -0.0f;
-        if (todo & ADDS_BIAS && i < left) {
-            bias = load_result_as_f32(epilogue->bias, first + i, epilogue->bias_type);
+    int is_wide = epilogue->bias_type == ELEMENT_F32;
+    first += share.problem * epilogue->stride_bias + thread;
+#pragma unroll
+    for (int i = 0; i < BIASES_OF_THREAD; ++i) {
+        bias->bits[i] = is_wide ? 0x80000000u : 0x8000u; /* -0 */
+        if (thread + i * WARPGROUP < left) {
+            if (is_wide) {
+                bias->bits[i] = ((const uint32_t *)epilogue->bias)[first + i * WARPGROUP];
+            } else {
+                bias->bits[i] = ((const uint16_t *)epilogue->bias)[first + i * WARPGROUP];
+            }
         }
-        shared_bias[i] = bias;
     }
+}
+
+/* The consumer meets once more before it is read. */
+static __device__ __forceinline__ void put_bias(const gemm_arguments *gemm, const coming_bias *bias,
+                                                float *shared_bias, int consumer)
+{
+    int32_t type = gemm->epilogue.bias_type;
+    int thread = (int)thread_number() % WARPGROUP;
+    meet(consumer); /* everybody has read the last tile's */
+#pragma unroll
+    for (int i = 0; i < BIASES_OF_THREAD; ++i) {
+        uint16_t half = (uint16_t)bias->bits[i];
+        float number = type == ELEMENT_F16    ? f32_from_f16(half)
+                       : type == ELEMENT_BF16 ? f32_from_bf16(half)
+                                              : __uint_as_float(bias->bits[i]);
+        if (thread + i * WARPGROUP < (WGMMA_N > 64 ? WGMMA_N : 64)) {
+            shared_bias[thread + i * WARPGROUP] = number;
+        }
+    }
+}
+
+/* Both at once. */
+static __device__ inline void fetch_bias(const gemm_arguments *gemm, place share, float *shared_bias,
+                                         uint32_t todo, int consumer)
+{
+    coming_bias bias;
+    ask_for_bias(gemm, share, &bias, todo);
+    put_bias(gemm, &bias, shared_bias, consumer);
 }
 
 /* Bytes of an element of C. */
@@ -326,7 +364,7 @@ static __device__ __forceinline__ void values_of_sums(standing at, const gemm_ar
     if (todo & IN_INTEGERS) {
         finish_integers(at, sum, gemm, share);
     }
-    int floats = !gemm->partials && gemm->epilogue.result_type != ELEMENT_S32;
+    int floats = !PLAIN && !gemm->partials && gemm->epilogue.result_type != ELEMENT_S32;
 #pragma unroll
     for (int i = 0; i < WGMMA_SUMS; ++i) {
         value[i] = floats ? (float)sum[i] : __int_as_float(sum[i]);

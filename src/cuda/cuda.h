@@ -32,6 +32,9 @@ struct cuda_kernel_info {
 carat_status cuda_kernel_query(struct device *device, const struct kernel *kernel,
                                struct cuda_kernel_info *info);
 
+/* Whether a row's image (the one for plain products, or the whole one) has been loaded, as its first launch does. */
+bool cuda_kernel_is_loaded(struct device *device, const struct kernel *kernel, bool plain);
+
 /*
  * Launches `blocks` blocks of a row on its one argument, a struct of kernels/common/arguments.h. The
  * row's image is loaded at its first use.

@@ -251,7 +251,7 @@ carat_status cuda_device_create(int index, struct device **created)
                     count == 1 ? "is" : "are", count, count == 1 ? "" : "s");
     }
     struct cuda_device *device = calloc(1, sizeof(*device));
-    struct loaded_kernel *kernels = calloc((size_t)carat_catalog_count, sizeof(*kernels));
+    struct loaded_kernel(*kernels)[KERNEL_IMAGES] = calloc((size_t)carat_catalog_count, sizeof(*kernels));
     if (!device || !kernels) {
         free(device);
         free(kernels);

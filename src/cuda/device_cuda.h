@@ -12,7 +12,10 @@
 #include "device.h"
 #include "driver.h"
 
-/* A row of the catalogue as the device knows it; function is NULL until the row is first used. */
+/* Which of a row's images: the one that does all that the row can, or the one for plain products. */
+enum kernel_image { IMAGE_WHOLE, IMAGE_PLAIN, KERNEL_IMAGES };
+
+/* An image of a row of the catalogue as the device knows it; function is NULL until it is first used. */
 struct loaded_kernel {
     _Atomic(CUfunction) function;
     CUmodule module;
@@ -62,7 +65,7 @@ struct cuda_device {
     atomic_int lost;  /* the CUresult that lost the device; 0 while it works */
     size_t max_pitch; /* of a 2-D copy */
     pthread_mutex_t load_mutex;
-    struct loaded_kernel *kernels; /* as carat_catalog */
+    struct loaded_kernel (*kernels)[KERNEL_IMAGES]; /* as carat_catalog */
     struct workspace_pool pool;
     pthread_mutex_t launching;       /* plans whose steps share workspace are launched one at a time */
     _Atomic(CUdeviceptr) count_left; /* what count_left_of() gives; 0: nobody has asked */
@@ -144,15 +147,25 @@ carat_status tensor_launch(struct cuda_device *device, const struct kernel *kern
                            const struct problem *product, const gemm_arguments *arguments, int64_t tiles,
                            int64_t stream_tiles, CUdeviceptr handed, CUstream stream);
 
+/*
+ * Whether a product may turn out to be one for the row's plain image, when alpha, beta, the scales and D's address are
+ * known: nothing else is asked of it but its sums. Then tensor_launch() wants either image.
+ */
+bool kernel_may_be_plain(const struct kernel *kernel, const struct problem *product);
+
 /* ---- Kernels (kernels.c) ---- */
 
-/* The row's function, loaded at first use. */
-carat_status kernel_load(struct cuda_device *device, const struct kernel *kernel, CUfunction *function);
+/* The function of an image that the row has, loaded at first use. */
+carat_status kernel_load(struct cuda_device *device, const struct kernel *kernel, enum kernel_image image,
+                         CUfunction *function);
 void kernels_unload(struct cuda_device *device);
 
-/* Launches on the row's own block shape and shared memory. */
+/* Launches on the row's own block shape and shared memory: the whole image, or the one that is named. */
 carat_status kernel_launch(struct cuda_device *device, const struct kernel *kernel, int64_t blocks,
                            const void *arguments, CUstream stream);
+carat_status kernel_launch_image(struct cuda_device *device, const struct kernel *kernel,
+                                 enum kernel_image image, int64_t blocks, const void *arguments,
+                                 CUstream stream);
 
 /* ---- What products of two planes have left to others (count_left.c) ---- */
 

@@ -48,11 +48,12 @@ static bool waits_itself(const struct cuda_device *device, const struct kernel *
            (ptx == 0 || ptx >= EARLY_CAPABILITY);
 }
 
-static carat_status load(struct cuda_device *device, const struct kernel *kernel, CUmodule *module,
-                         CUfunction *function)
+static carat_status load(struct cuda_device *device, const struct kernel *kernel, enum kernel_image image,
+                         CUmodule *module, CUfunction *function)
 {
+    const unsigned char *bytes = image == IMAGE_PLAIN ? kernel->plain_image : kernel->image;
     *module = NULL;
-    carat_status status = DRIVER(device, cuModuleLoadData(module, kernel->image));
+    carat_status status = DRIVER(device, cuModuleLoadData(module, bytes));
     if (status == CARAT_OK) {
         status = DRIVER(device, cuModuleGetFunction(function, *module, kernel->name));
     }
@@ -68,7 +69,7 @@ static carat_status load(struct cuda_device *device, const struct kernel *kernel
 
 /* Loads under the lock, unless another thread has been faster. */
 static carat_status load_once(struct cuda_device *device, const struct kernel *kernel,
-                              struct loaded_kernel *loaded)
+                              enum kernel_image image, struct loaded_kernel *loaded)
 {
     CUmodule module;
     CUfunction function;
@@ -77,7 +78,7 @@ static carat_status load_once(struct cuda_device *device, const struct kernel *k
         return CARAT_OK;
     }
     CARAT_TRY(capture_exempt_begin(device, &mode));
-    carat_status status = load(device, kernel, &module, &function);
+    carat_status status = load(device, kernel, image, &module, &function);
     bool early = status == CARAT_OK && waits_itself(device, kernel, function);
     capture_exempt_end(&mode);
     if (status == CARAT_OK) {
@@ -88,16 +89,17 @@ static carat_status load_once(struct cuda_device *device, const struct kernel *k
     return status;
 }
 
-carat_status kernel_load(struct cuda_device *device, const struct kernel *kernel, CUfunction *function)
+carat_status kernel_load(struct cuda_device *device, const struct kernel *kernel, enum kernel_image image,
+                         CUfunction *function)
 {
     CARAT_TRY(cuda_kernel_check(&device->base, kernel));
-    struct loaded_kernel *loaded = &device->kernels[kernel - carat_catalog];
+    struct loaded_kernel *loaded = &device->kernels[kernel - carat_catalog][image];
     *function = atomic_load_explicit(&loaded->function, memory_order_acquire);
     if (*function) {
         return CARAT_OK;
     }
     pthread_mutex_lock(&device->load_mutex);
-    carat_status status = load_once(device, kernel, loaded);
+    carat_status status = load_once(device, kernel, image, loaded);
     *function = atomic_load_explicit(&loaded->function, memory_order_relaxed);
     pthread_mutex_unlock(&device->load_mutex);
     return status;
@@ -106,22 +108,31 @@ carat_status kernel_load(struct cuda_device *device, const struct kernel *kernel
 void kernels_unload(struct cuda_device *device)
 {
     for (int i = 0; i < carat_catalog_count; ++i) {
-        if (device->kernels[i].module) {
-            driver.cuModuleUnload(device->kernels[i].module);
+        for (int image = 0; image < KERNEL_IMAGES; ++image) {
+            if (device->kernels[i][image].module) {
+                driver.cuModuleUnload(device->kernels[i][image].module);
+            }
         }
     }
 }
 
-/* May begin before the kernels before it have ended, where it says that it waits for them itself. */
 carat_status kernel_launch(struct cuda_device *device, const struct kernel *kernel, int64_t blocks,
                            const void *arguments, CUstream stream)
+{
+    return kernel_launch_image(device, kernel, IMAGE_WHOLE, blocks, arguments, stream);
+}
+
+/* May begin before the kernels before it have ended, where it says that it waits for them itself. */
+carat_status kernel_launch_image(struct cuda_device *device, const struct kernel *kernel,
+                                 enum kernel_image image, int64_t blocks, const void *arguments,
+                                 CUstream stream)
 {
     if (blocks < 1 || blocks > INT32_MAX) {
         return fail(CARAT_UNSUPPORTED, "kernel %s would need %" PRId64 " blocks, but a grid has at most %d",
                     kernel->name, blocks, INT32_MAX);
     }
     CUfunction function;
-    CARAT_TRY(kernel_load(device, kernel, &function));
+    CARAT_TRY(kernel_load(device, kernel, image, &function));
     CUlaunchAttribute early = {.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
                                .value = {.programmaticStreamSerializationAllowed = 1}};
     CUlaunchConfig config = {
@@ -134,7 +145,7 @@ carat_status kernel_launch(struct cuda_device *device, const struct kernel *kern
         .sharedMemBytes = (unsigned)kernel->shared_bytes,
         .hStream = stream,
         .attrs = &early,
-        .numAttrs = device->kernels[kernel - carat_catalog].early,
+        .numAttrs = device->kernels[kernel - carat_catalog][image].early,
     };
     /* The driver copies the argument; it only takes it without const. */
     void *parameters[] = {(void *)(uintptr_t)arguments};
@@ -186,6 +197,13 @@ carat_status cuda_launch(struct device *base, const struct kernel *kernel, uint3
     return status;
 }
 
+bool cuda_kernel_is_loaded(struct device *base, const struct kernel *kernel, bool plain)
+{
+    struct cuda_device *device = cuda_device_of(base);
+    const struct loaded_kernel *loaded = device->kernels[kernel - carat_catalog];
+    return atomic_load(&loaded[plain ? IMAGE_PLAIN : IMAGE_WHOLE].function) != NULL;
+}
+
 static carat_status query_function(struct cuda_device *device, const struct kernel *kernel,
                                    CUfunction function, struct cuda_kernel_info *info)
 {
@@ -209,7 +227,7 @@ carat_status cuda_kernel_query(struct device *base, const struct kernel *kernel,
     CARAT_TRY(device_enter(device, &pushed));
     CUfunction function;
     struct cuda_kernel_info found = {0};
-    carat_status status = kernel_load(device, kernel, &function);
+    carat_status status = kernel_load(device, kernel, IMAGE_WHOLE, &function);
     if (status == CARAT_OK) {
         status = query_function(device, kernel, function, &found);
     }

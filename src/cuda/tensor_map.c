@@ -166,6 +166,51 @@ static uint64_t next_token(struct cuda_device *device)
     return token != 0 ? token : step; /* 0 is how flags are taken back */
 }
 
+/* ---- Plain products ---- */
+
+/* Whether a row's plain image stores results of a type. */
+static bool stores_plainly(const struct kernel *kernel, carat_type type)
+{
+    switch (kernel->element) {
+    case ELEMENT_F32:
+        return type == CARAT_F32;
+    case ELEMENT_S8:
+        return type == CARAT_S32;
+    default:
+        return type == CARAT_F16 || type == CARAT_BF16;
+    }
+}
+
+bool kernel_may_be_plain(const struct kernel *kernel, const struct problem *product)
+{
+    return kernel->plain_image && product->k > 0 && !product->bias &&
+           product->activation == CARAT_ACTIVATION_NONE && stores_plainly(kernel, product->type_cd);
+}
+
+/* Whether a scalar is one number, as far as the host knows. */
+static bool scalar_is(const scalar_argument *scalar, carat_type type, int32_t number)
+{
+    return !scalar->device &&
+           (type == CARAT_S32 ? scalar->value.s32 == number : scalar->value.f32 == (float)number);
+}
+
+/*
+ * Whether the row's plain image computes all that is asked for: see kernels/gemm/wgmma_plain.h. A cluster that has but one
+ * tile is a little quicker in the whole image, why is not known.
+ */
+static bool is_plain(const struct kernel *kernel, const struct problem *product,
+                     const tensor_gemm_arguments *arguments, bool several_tiles)
+{
+    const gemm_arguments *gemm = &arguments->gemm;
+    const epilogue_arguments *epilogue = &gemm->epilogue;
+    carat_type type = problem_scalar_type(product);
+    return kernel_may_be_plain(kernel, product) && scalar_is(&gemm->alpha, type, 1) &&
+           scalar_is(&gemm->beta, type, 0) && scalar_is(&epilogue->scale_a, CARAT_F32, 1) &&
+           scalar_is(&epilogue->scale_b, CARAT_F32, 1) && scalar_is(&epilogue->scale_d, CARAT_F32, 1) &&
+           gemm->parts == 1 && !gemm->partials && arguments->stream_tiles == 0 && arguments->d_by_map &&
+           (several_tiles || kernel_cluster_blocks(kernel) == 1);
+}
+
 carat_status tensor_launch(struct cuda_device *device, const struct kernel *kernel,
                            const struct problem *product, const gemm_arguments *gemm, int64_t tiles,
                            int64_t stream_tiles, CUdeviceptr handed, CUstream stream)
@@ -191,5 +236,8 @@ carat_status tensor_launch(struct cuda_device *device, const struct kernel *kern
     if (kernel->operation == OPERATION_LADDER || (stream_tiles == 0 && tiles < clusters)) {
         clusters = tiles;
     }
-    return kernel_launch(device, kernel, clusters * kernel_cluster_blocks(kernel), &arguments, stream);
+    enum kernel_image image =
+        is_plain(kernel, product, &arguments, tiles > clusters) ? IMAGE_PLAIN : IMAGE_WHOLE;
+    return kernel_launch_image(device, kernel, image, clusters * kernel_cluster_blocks(kernel), &arguments,
+                               stream);
 }

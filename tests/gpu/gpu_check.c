@@ -243,6 +243,40 @@ static bool make_many(int64_t index, const struct kernel *row, struct trial *tri
     return false;
 }
 
+/* Plain ones, see trial_make_plain(): of any size, of many problems, or of up to two waves of tiles and more. */
+static bool make_plain(int64_t index, const struct kernel *row, struct trial *trial)
+{
+    struct random random = random_of(row - carat_catalog, -1 - index);
+    int64_t unit = trial_unit(row) > 8 ? trial_unit(row) : 8; /* of 16 bytes of D as well */
+    for (int attempt = 0; attempt < 100; attempt++) {
+        if (index % 3 == 2 && row->stream) {
+            if (!shared_trial(&random, row, &device->traits, option.reduced ? SHARED_LEAST : SHARED_MOST,
+                              trial)) {
+                return false;
+            }
+        } else {
+            *trial = attempt_row(&random, row, index, 32);
+        }
+        carat_gemm_problem *p = &trial->problem;
+        trial_plain_types(trial);
+        if (index % 3 == 1) {
+            p->m = random_between(&random, 1, 8);
+            p->n = random_between(&random, 1, 8);
+        }
+        p->m = up_to(p->m, unit);
+        p->n = up_to(p->n, unit);
+        trial_random_placing(&random, trial);
+        trial_make_plain(trial);
+        trial_batch(trial, index % 3 == 1 ? MANY_PROBLEMS : 1, 0);
+        trial_align(trial, unit);
+        trial->way = WAY_ROW;
+        if (row_does(trial)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* Rungs of the ladder take column-major matrices without a transpose, one problem. */
 static bool make_rung(int64_t index, void *what, struct trial *trial)
 {
@@ -262,13 +296,14 @@ static bool make_rung(int64_t index, void *what, struct trial *trial)
 }
 
 /*
- * Trials of a row: so many of any kind, then, where its blocks stay for several tiles, some of many problems, and where its
- * clusters may share tiles, some where they do.
+ * Trials of a row: so many of any kind, then, where its blocks stay for several tiles, some of many problems, where it has an
+ * image for plain products some of those, and where its clusters may share tiles, some where they do.
  */
 struct of_row {
     const struct kernel *row;
     int64_t any;
     int64_t many;
+    int64_t plain;
 };
 
 static bool make_of_row(int64_t index, void *what, struct trial *trial)
@@ -280,6 +315,9 @@ static bool make_of_row(int64_t index, void *what, struct trial *trial)
     }
     if (index < of->any + of->many) {
         return make_many(index, of->row, trial);
+    }
+    if (index < of->any + of->many + of->plain) {
+        return make_plain(index, of->row, trial);
     }
     struct random random = random_of(of->row - carat_catalog, index);
     return shared_trial(&random, of->row, &device->traits, option.reduced ? SHARED_LEAST : SHARED_MOST,
@@ -300,6 +338,29 @@ static void expect_trials(const struct of_row *of, int64_t begin, int64_t count,
     }
 }
 
+/* Plain products have the same bits where the host does not know that they are plain; and both images have run. */
+static void check_images(const struct kernel *row)
+{
+    struct lane *lane = crew_lane(crew, 0);
+    char why[1200];
+    for (int64_t index = 0; index < 3; index++) {
+        struct trial trial;
+        if (!make_plain(index, row, &trial)) {
+            continue; /* make_row() said so where it has none at all */
+        }
+        crew_watch(crew, 0, &trial);
+        bool same = lane_place(lane, &trial) == CARAT_OK && lane_run(lane, lane_stream(lane)) == CARAT_OK &&
+                    lane_keep(lane, why, sizeof(why));
+        trial.scalars_on_device = true;
+        same = same && lane_place(lane, &trial) == CARAT_OK &&
+               lane_run(lane, lane_stream(lane)) == CARAT_OK && lane_same(lane, why, sizeof(why));
+        crew_watch(crew, 0, NULL);
+        expect(same, "both images of a row give the same bits");
+    }
+    expect(cuda_kernel_is_loaded(device, row, true), "the image for plain products has been launched");
+    expect(cuda_kernel_is_loaded(device, row, false), "the whole image has been launched");
+}
+
 static void check_row(const struct kernel *row)
 {
     bool rung = row->operation == OPERATION_LADDER;
@@ -315,15 +376,19 @@ static void check_row(const struct kernel *row)
         count = cases(48, 3);
     }
     bool stays = !rung && (row->tensor_maps || row->consumers > 0);
-    struct of_row of = {row, count, stays ? cases(6, 1) : 0};
-    int64_t whole = of.any + of.many;
+    struct of_row of = {row, count, stays ? cases(6, 1) : 0, row->plain_image ? cases(24, 3) : 0};
+    int64_t whole = of.any + of.many + of.plain;
     int64_t shared = row->stream ? cases(8, 1) : 0;
     expect_trials(&of, 0, of.any, "that it does");
     expect_trials(&of, of.any, of.many, "of many problems");
+    expect_trials(&of, of.any + of.many, of.plain, "that is plain");
     expect_trials(&of, whole, shared, "whose tiles its clusters share");
     int failed_before = group.failed;
     group = try_all(make_of_row, &of, whole + shared, cases(2, 1));
     group.failed += failed_before;
+    if (row->plain_image && option.number < 0 && time_left()) {
+        check_images(row);
+    }
     end_group(row->name);
 }
 

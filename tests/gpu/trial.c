@@ -204,6 +204,28 @@ void trial_align(struct trial *trial, int64_t unit)
     trial->shift_b = up_to(trial->shift_b, unit);
 }
 
+void trial_plain_types(struct trial *trial)
+{
+    carat_gemm_problem *p = &trial->problem;
+    bool is_float_8 = carat_type_size(p->type_a) == 1 && p->type_a != CARAT_S8;
+    p->type_cd = p->type_a == CARAT_S8 ? CARAT_S32 : is_float_8 ? CARAT_BF16 : p->type_a;
+    p->type_bias = carat_scalar_type(p->type_cd);
+    p->bias = CARAT_BIAS_NONE;
+    p->activation = CARAT_ACTIVATION_NONE;
+    trial->scales = SCALES_NONE;
+}
+
+void trial_make_plain(struct trial *trial)
+{
+    carat_gemm_problem *p = &trial->problem;
+    const int64_t unit = 16 / (int64_t)carat_type_size(p->type_cd);
+    p->ldc = p->ldd = up_to(p->ldd, unit);
+    trial->shift_c = trial->shift_d = up_to(trial->shift_d, unit);
+    trial->alpha = 1;
+    trial->beta = 0;
+    trial->scalars_on_device = false;
+}
+
 int64_t trial_unit(const struct kernel *row)
 {
     /* Planes are laid out anew, from wherever A and B lie. */

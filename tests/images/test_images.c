@@ -1,7 +1,8 @@
 /*
  * test_images.c - the compiled kernels as they lie in the library: every row of the catalogue has an image of its
  * own, with a kernel of the row's name and no other, for the row's architectures, that keeps nothing in local memory
- * and whose blocks fit a multiprocessor.
+ * and whose blocks fit a multiprocessor. Rows with PLAIN=1, and no others, have a second image, for plain products, of
+ * which the same is true, which takes the same shared memory, and whose machine code is much shorter.
  *
  * Fat binaries and the ELF files in them are taken apart here, without a tool of the CUDA toolkit. A fat binary is
  * a header of 16 bytes, then entries: each a header that says kind, architecture and size, and its bytes, which may
@@ -32,6 +33,8 @@ enum { ENTRY_PTX = 1, ENTRY_ELF = 2 };
 enum { FORMAT_SIZED = 4, ATTRIBUTE_FRAME_SIZE = 0x11, ATTRIBUTE_REGISTERS = 0x2f };
 #define REGISTERS 65536 /* of a multiprocessor, from Turing to Hopper */
 #define REGISTERS_UNIT 8
+/* The machine code of an image for plain products is at least so many times shorter than that of the whole one. */
+#define PLAIN_SHORTER 3
 
 /* The architectures that machine code is made for, where a row's own is not above them. */
 static const int targets[] = {IMAGE_TARGETS};
@@ -63,6 +66,31 @@ struct span {
     const unsigned char *bytes;
     size_t size;
 };
+
+/* One of a row's images; of no bytes where there is none. */
+struct image {
+    const struct kernel *row;
+    const char *kind; /* for messages: behind the row's name */
+    struct span file;
+};
+
+/* What is in it, of all architectures; 0 of what could not be read. */
+struct content {
+    uint64_t code_bytes;
+    uint64_t static_shared;
+};
+
+static struct image whole_image(const struct kernel *row)
+{
+    size_t size = row->image ? (size_t)(row->image_end - row->image) : 0;
+    return (struct image){row, "", {row->image, size}};
+}
+
+static struct image plain_image(const struct kernel *row)
+{
+    size_t size = row->plain_image ? (size_t)(row->plain_image_end - row->plain_image) : 0;
+    return (struct image){row, ", plain,", {row->plain_image, size}};
+}
 
 /*
  * zstd's own function for a whole frame. Its library is on every Debian and Ubuntu, whose dpkg needs it; its header is
@@ -123,33 +151,37 @@ static uint32_t promised_blocks(const struct kernel *row, uint32_t arch, uint32_
 }
 
 /* What the driver would otherwise find out at a launch: nothing spilled, and room for as many blocks as promised. */
-static void check_resources(const struct kernel *row, uint32_t arch, struct span info, uint64_t static_shared)
+static void check_resources(const struct image *image, uint32_t arch, struct span info,
+                            uint64_t static_shared)
 {
+    const struct kernel *row = image->row;
     uint32_t frame = largest(info, ATTRIBUTE_FRAME_SIZE);
     uint32_t registers = largest(info, ATTRIBUTE_REGISTERS);
     uint32_t threads = (uint32_t)(row->threads_x * (row->threads_y ? row->threads_y : 1));
     uint32_t blocks = promised_blocks(row, arch, threads);
     uint64_t shared = static_shared + (uint64_t)row->shared_bytes;
     if (frame != 0) {
-        fail_msg("%s keeps %u bytes a thread in local memory on sm_%u", row->name, frame, arch);
+        fail_msg("%s%s keeps %u bytes a thread in local memory on sm_%u", row->name, image->kind, frame,
+                 arch);
     }
     assert_true(registers > 0);
     registers = (registers + REGISTERS_UNIT - 1) / REGISTERS_UNIT * REGISTERS_UNIT;
     if (registers * threads * blocks > REGISTERS) {
-        fail_msg("%s wants %u registers for each of %u threads of %u blocks on sm_%u", row->name, registers,
-                 threads, blocks, arch);
+        fail_msg("%s%s wants %u registers for each of %u threads of %u blocks on sm_%u", row->name,
+                 image->kind, registers, threads, blocks, arch);
     }
     if (shared > most_shared(arch)) {
-        fail_msg("%s wants %lu bytes of shared memory on sm_%u", row->name, (unsigned long)shared, arch);
+        fail_msg("%s%s wants %lu bytes of shared memory on sm_%u", row->name, image->kind,
+                 (unsigned long)shared, arch);
     }
 }
 
 /* Machine code with one kernel, the row's. */
-static void check_elf(const struct kernel *row, uint32_t arch, struct span elf)
+static struct content check_elf(const struct image *image, uint32_t arch, struct span elf)
 {
     Elf64_Ehdr header;
     int kernels = 0;
-    uint64_t static_shared = 0;
+    struct content found = {0, 0};
     struct span info = {NULL, 0};
     memcpy(&header, at(elf, 0, sizeof(header)), sizeof(header));
     assert_memory_equal(header.e_ident, ELFMAG, SELFMAG);
@@ -158,63 +190,69 @@ static void check_elf(const struct kernel *row, uint32_t arch, struct span elf)
         Elf64_Shdr shdr = section(elf, &header, i);
         const char *name = at(elf, names.sh_offset + shdr.sh_name, 1);
         if (strncmp(name, ".text.", 6) == 0) {
-            assert_string_equal(name + 6, row->name);
+            assert_string_equal(name + 6, image->row->name);
             assert_true(shdr.sh_size > 0);
+            found.code_bytes += shdr.sh_size;
             kernels++;
         } else if (strcmp(name, ".nv.info") == 0) {
             info = (struct span){at(elf, shdr.sh_offset, shdr.sh_size), shdr.sh_size};
-        } else if (strncmp(name, ".nv.shared.", 11) == 0 && strcmp(name + 11, row->name) == 0) {
+        } else if (strncmp(name, ".nv.shared.", 11) == 0 && strcmp(name + 11, image->row->name) == 0) {
             /* As long as its alignment, it is what goes before the dynamic array, which the driver does not count. */
-            static_shared = shdr.sh_size == shdr.sh_addralign ? 0 : shdr.sh_size;
+            found.static_shared = shdr.sh_size == shdr.sh_addralign ? 0 : shdr.sh_size;
         }
     }
     assert_int_equal(kernels, 1);
     assert_non_null(info.bytes);
-    check_resources(row, arch, info, static_shared);
+    check_resources(image, arch, info, found.static_shared);
+    return found;
 }
 
 /* The machine code of an entry, compressed or not. */
-static void check_code(const struct kernel *row, const struct entry_header *entry, struct span content)
+static struct content check_code(const struct image *image, const struct entry_header *entry,
+                                 struct span content)
 {
     if ((entry->flags & (ENTRY_LZ4 | ENTRY_ZSTD)) == 0) {
-        check_elf(row, entry->arch, content);
-        return;
+        return check_elf(image, entry->arch, content);
     }
     if (!(entry->flags & ENTRY_ZSTD)) {
-        fail_msg("%s is compressed, and not by zstd", row->name);
+        fail_msg("%s%s is compressed, and not by zstd", image->row->name, image->kind);
     }
     if (!decompress) {
         unread++;
-        return;
+        return (struct content){0, 0};
     }
     const void *packed = at(content, 0, entry->packed_bytes);
     unsigned char *bytes = malloc((size_t)entry->unpacked_bytes);
     assert_non_null(bytes);
     assert_int_equal(decompress(bytes, (size_t)entry->unpacked_bytes, packed, entry->packed_bytes),
                      entry->unpacked_bytes);
-    check_elf(row, entry->arch, (struct span){bytes, (size_t)entry->unpacked_bytes});
+    struct content found = check_elf(image, entry->arch, (struct span){bytes, (size_t)entry->unpacked_bytes});
     free(bytes);
+    return found;
 }
 
 /* An image's entries are exactly those that the row asks for. */
-static void check_image(const struct kernel *row)
+static struct content check_image(struct image image)
 {
-    struct span image = {row->image, (size_t)(row->image_end - row->image)};
+    const struct kernel *row = image.row;
     struct fat_header fat;
+    struct content sum = {0, 0};
     bool found[TARGET_COUNT] = {false};
     int ptx = 0;
     int specific = 0;
-    memcpy(&fat, at(image, 0, sizeof(fat)), sizeof(fat));
+    memcpy(&fat, at(image.file, 0, sizeof(fat)), sizeof(fat));
     assert_int_equal(fat.magic, FAT_MAGIC);
-    assert_true(fat.header_bytes + fat.bytes <= image.size);
+    assert_true(fat.header_bytes + fat.bytes <= image.file.size);
     for (uint64_t offset = fat.header_bytes; offset < fat.header_bytes + fat.bytes;) {
         struct entry_header entry;
-        memcpy(&entry, at(image, offset, sizeof(entry)), sizeof(entry));
-        struct span content = {at(image, offset + entry.header_bytes, entry.bytes), (size_t)entry.bytes};
+        memcpy(&entry, at(image.file, offset, sizeof(entry)), sizeof(entry));
+        struct span content = {at(image.file, offset + entry.header_bytes, entry.bytes), (size_t)entry.bytes};
         bool is_specific = (entry.flags & ENTRY_ARCH_SPECIFIC) != 0;
         assert_int_equal(is_specific, row->arch_specific);
         if (entry.kind == ENTRY_ELF) {
-            check_code(row, &entry, content);
+            struct content code = check_code(&image, &entry, content);
+            sum.code_bytes += code.code_bytes;
+            sum.static_shared += code.static_shared;
             specific += is_specific && (int)entry.arch == row->arch;
             for (int i = 0; i < TARGET_COUNT; i++) {
                 found[i] = found[i] || (!is_specific && targets[i] == (int)entry.arch);
@@ -230,9 +268,26 @@ static void check_image(const struct kernel *row)
     assert_int_equal(ptx, row->arch_specific ? 0 : 1);
     for (int i = 0; i < TARGET_COUNT; i++) {
         if (found[i] != (!row->arch_specific && targets[i] >= row->arch)) {
-            fail_msg("%s: machine code for sm_%d %s", row->name, targets[i],
+            fail_msg("%s%s: machine code for sm_%d %s", row->name, image.kind, targets[i],
                      found[i] ? "is there" : "is missing");
         }
+    }
+    return sum;
+}
+
+/* The image for plain products of a row that has one, beside the whole one. */
+static void check_plain_image(const struct kernel *row, const struct content *whole)
+{
+    struct content plain = check_image(plain_image(row));
+    if (plain.code_bytes == 0 || whole->code_bytes == 0) {
+        return; /* not read, and counted as that */
+    }
+    print_message("%s, plain: %lu bytes of machine code, and %lu of the whole\n", row->name,
+                  (unsigned long)plain.code_bytes, (unsigned long)whole->code_bytes);
+    assert_int_equal(plain.static_shared, whole->static_shared);
+    if (plain.code_bytes * PLAIN_SHORTER >= whole->code_bytes) {
+        fail_msg("%s: the image for plain products has %lu bytes of machine code, not less than 1/%d of %lu",
+                 row->name, (unsigned long)plain.code_bytes, PLAIN_SHORTER, (unsigned long)whole->code_bytes);
     }
 }
 
@@ -241,6 +296,15 @@ static int count_images(void)
     int count = 0;
     for (int i = 0; i < carat_catalog_count; i++) {
         count += carat_catalog[i].image != NULL;
+    }
+    return count;
+}
+
+static int count_plain_images(void)
+{
+    int count = 0;
+    for (int i = 0; i < carat_catalog_count; i++) {
+        count += carat_catalog[i].plain_image != NULL;
     }
     return count;
 }
@@ -262,9 +326,16 @@ static void every_row_has_its_kernel(void **state)
     find_zstd();
     for (int i = 0; i < carat_catalog_count; i++) {
         const struct kernel *row = &carat_catalog[i];
+        if ((row->plain_image != NULL) != (row->plain && row->image)) {
+            fail_msg("%s, with PLAIN=%d, has %s image for plain products", row->name, row->plain,
+                     row->plain_image ? "an" : "no");
+        }
         if (row->image) {
             print_message("%s\n", row->name); /* the last one named is the one that failed */
-            check_image(row);
+            struct content whole = check_image(whole_image(row));
+            if (row->plain_image) {
+                check_plain_image(row, &whole);
+            }
         } else if (IMAGES_OF_ALL) {
             fail_msg("%s has no image", row->name);
         } else {
@@ -278,17 +349,28 @@ static void every_row_has_its_kernel(void **state)
     }
 }
 
+/* Two images have no byte in common. */
+static void apart(struct image x, struct image y)
+{
+    if (x.file.size > 0 && y.file.size > 0 && x.file.bytes < y.file.bytes + y.file.size &&
+        y.file.bytes < x.file.bytes + x.file.size) {
+        fail_msg("%s%s and %s%s have one image", x.row->name, x.kind, y.row->name, y.kind);
+    }
+}
+
 static void rows_share_neither_name_nor_image(void **state)
 {
     (void)state;
     for (int i = 0; i < carat_catalog_count; i++) {
         const struct kernel *x = &carat_catalog[i];
+        apart(whole_image(x), plain_image(x));
         for (int j = 0; j < i; j++) {
             const struct kernel *y = &carat_catalog[j];
             assert_string_not_equal(x->name, y->name);
-            if (x->image && y->image && x->image < y->image_end && y->image < x->image_end) {
-                fail_msg("%s and %s have one image", x->name, y->name);
-            }
+            apart(whole_image(x), whole_image(y));
+            apart(whole_image(x), plain_image(y));
+            apart(plain_image(x), whole_image(y));
+            apart(plain_image(x), plain_image(y));
         }
     }
 }
@@ -298,8 +380,8 @@ static void library_is_small(void **state)
     (void)state;
     struct stat status;
     assert_int_equal(stat(SHARED_LIBRARY, &status), 0);
-    print_message("the shared library has %.1f MB, %d images in it\n", (double)status.st_size / 1e6,
-                  count_images());
+    print_message("the shared library has %.1f MB, %d images in it, %d of them for plain products\n",
+                  (double)status.st_size / 1e6, count_images() + count_plain_images(), count_plain_images());
     assert_true(status.st_size > 0);
     assert_true(status.st_size < LIBRARY_LIMIT);
 }
