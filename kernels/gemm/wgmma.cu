@@ -73,6 +73,7 @@
 #include "kernel.h"
 
 #include "../ptx/cluster.h"
+#include "../ptx/ldmatrix.h"
 #include "../ptx/mbarrier.h"
 #include "../ptx/tensor_copy.h"
 #include "blocks.h"
@@ -122,8 +123,10 @@
 #define CONSUMERS_OF_TILE (TURNS || SHARES_K ? 1 : CONSUMERS)
 #define FIRST_ROW(consumer) (TURNS || SHARES_K ? 0 : (consumer)*64)
 #define STORES_TILES(consumer) (!SHARES_K || (consumer) == 0)
-/* Rows that lie across, of a type that the instruction does not read across: threads fetch them. */
-#define FETCHES_ROWS (ROWS_ACROSS && ELEMENT == ELEMENT_F32)
+/* Rows that lie across, of a type that the instruction does not read across: threads fetch them, of 8-bit types two at a time. */
+#define HAS_8_BITS (ELEMENT == ELEMENT_S8 || ELEMENT == ELEMENT_E4M3 || ELEMENT == ELEMENT_E5M2)
+#define FETCHES_ROWS (ROWS_ACROSS && (ELEMENT == ELEMENT_F32 || HAS_8_BITS))
+#define ROWS_IN_PAIRS (ROWS_ACROSS && HAS_8_BITS)
 #if ROWS_ACROSS && !FETCHES_ROWS
 #define WGMMA_A_ACROSS 1
 #else
@@ -187,7 +190,7 @@
  * Where a thread has registers for the unit's sums twice, those of one stage are moved while the next is multiplied. Else
  * the unit has nothing to do for as long as both consumers move at the same time, and they fall into step often.
  */
-#if MOVES_SUMS && WGMMA_N <= 128 && (PLANES == 1 || WGMMA_N == 128)
+#if MOVES_SUMS && WGMMA_N <= 128 && (PLANES == 1 || WGMMA_N == 128) && !FETCHES_ROWS
 #define OVERLAPS_MOVES 1
 #else
 #define OVERLAPS_MOVES 0
@@ -241,7 +244,7 @@ static_assert(TILE_ROWS == 64 * CONSUMERS_OF_TILE, "a consumer has 64 rows");
 #endif
 static_assert(THREADS_X == WARPGROUP * (CONSUMERS + 1), "one more warpgroup for the producer");
 static_assert(sizeof(element) == 2 || !COLUMNS_ACROSS, "only columns of 16-bit types may lie across");
-static_assert(sizeof(element) == 2 || !ROWS_ACROSS || FETCHES_ROWS, "8-bit rows may not lie across");
+static_assert(!ROWS_IN_PAIRS || TILE_ROWS == ROW_BYTES, "8-bit rows that lie across are one box");
 static_assert(!FETCHES_ROWS || CONSUMERS == 2, "while a warpgroup fetches the other multiplies");
 #if SHARES_K && (!FETCHES_ROWS || STREAM || CLUSTER > 1 || TURNS || STAGES % 2 != 0)
 #error "steps in turn are of whole tiles with fetched rows, and of every other stage"
@@ -473,6 +476,53 @@ static __device__ inline operand_places places_of(shared_memory *shared, int con
 
 #if FETCHES_ROWS
 
+#if ROWS_IN_PAIRS
+
+/*
+ * A consumer's rows of a stage, for wgmma_a_registers(). ldmatrix turns pairs of bytes: of 16 rows that lie across, in 16 bytes
+ * of each k, a lane gets rows 2 * group and the next of two k. The instruction wants four k of a row in a word, so of 16 k
+ * the first matrix has two of each four, and the second the other two:
+ *
+ *     k of four    0 .. 3      4 .. 7      8 .. 11     12 .. 15       for member 0, 1, 2, 3
+ *     matrix 0     0, 1        4, 5        10, 11      14, 15         eight k of different rows of the swizzle
+ *     matrix 1     2, 3        6, 7        8, 9        12, 13
+ *
+ * loaded[s] are two such pairs of matrices, of 32 k. Row `group` of the instruction is then row 2 * group, and row group + 8 the
+ * next one: see row_of().
+ */
+static __device__ __forceinline__ void fetch_rows(uint32_t loaded[STEPS][4], const stage *from, int consumer)
+{
+    standing at = standing_of_thread();
+    int matrix = at.lane / 8;
+    int member = at.lane % 8 / 2;
+    int k = matrix / 2 * 16 + member * 4 + (matrix % 2 ^ member / 2) * 2 + at.lane % 2;
+    int piece = FIRST_ROW(consumer) / 16 + at.warp;
+    const unsigned char *first = from->rows[0] + k * ROW_BYTES + ((piece ^ k % 8) << 4);
+#pragma unroll
+    for (int s = 0; s < STEPS; ++s) {
+        ldmatrix_x4_trans(loaded[s], first + s * 32 * ROW_BYTES);
+    }
+}
+
+/* What was fetched, four k of a row in a word. Its registers may not be written while an instruction runs. */
+static __device__ __forceinline__ void order_rows(uint32_t words[STEPS][4], uint32_t loaded[STEPS][4])
+{
+    uint32_t low_first =
+        standing_of_thread().member / 2 == 0; /* whether matrix 0 has the first two of four k */
+    uint32_t even = low_first ? 0x6420 : 0x2064;
+    uint32_t odd = low_first ? 0x7531 : 0x3175;
+#pragma unroll
+    for (int s = 0; s < STEPS; ++s) {
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+            words[s][2 * half] = __byte_perm(loaded[s][2 * half], loaded[s][2 * half + 1], even);
+            words[s][2 * half + 1] = __byte_perm(loaded[s][2 * half], loaded[s][2 * half + 1], odd);
+        }
+    }
+}
+
+#else
+
 /*
  * A consumer's rows of a stage, for wgmma_a_registers(): words[s][2 * q + h] is k 8 * s + member + 4 * q of row
  * 16 * warp + group + 8 * h. A box has ACROSS = 32 rows, 8 pieces of four, of TILE_K k. Of one k the eight groups have two
@@ -520,14 +570,16 @@ static __device__ __forceinline__ void order_rows(uint32_t words[STEPS][4], uint
     }
 }
 
+#endif
+
 /* Starts the instructions of one stage with those rows, and commits them. */
 static __device__ inline void multiply_rows(wgmma_sum sum[WGMMA_SUMS], uint32_t words[STEPS][4],
-                                            operand_places places, uint32_t number)
+                                            operand_places places, uint32_t number, int accumulate)
 {
     uint64_t columns = wgmma_advance_by(places.columns, number, sizeof(stage));
 #pragma unroll
     for (int s = 0; s < STEPS; ++s) {
-        wgmma_a_registers(sum, words[s], wgmma_advance(columns, s * 32), 1);
+        wgmma_a_registers(sum, words[s], wgmma_advance(columns, s * 32), s > 0 || accumulate);
     }
     wgmma_commit();
 }
@@ -784,7 +836,7 @@ static __device__ __forceinline__ void end_step_before(consumer_state *self, uin
 
 #endif
 
-#if MOVES_SUMS
+#if MOVES_SUMS && !FETCHES_ROWS
 
 /* What sums are moved from, and what is known of the way. */
 typedef struct moved_sums {
@@ -1021,7 +1073,7 @@ static __device__ __forceinline__ uint32_t move_pairs(wgmma_sum sum[WGMMA_SUMS],
 static __device__ __forceinline__ void sum_products(wgmma_sum sum[WGMMA_SUMS], consumer_state *self,
                                                     uint32_t steps, uint32_t number)
 {
-#if MOVES_SUMS
+#if MOVES_SUMS && !FETCHES_ROWS
     moved_sums moved;
     clear(sum);
 #if COMPENSATES
@@ -1053,7 +1105,14 @@ static __device__ __forceinline__ void sum_products(wgmma_sum sum[WGMMA_SUMS], c
 #elif FETCHES_ROWS
     uint32_t loaded[STEPS][4] = {{0}}; /* or ptxas spills one of them */
     clear(sum);
+#if MOVES_SUMS
+    const int accumulate = 0;
+    wgmma_sum part[WGMMA_SUMS]; /* the unit's, of a stage */
+#else
+    const int accumulate = 1;
+    wgmma_sum *part = sum;
     wgmma_hold(sum);
+#endif
 #if SHARES_K
     position begin = self->at;
     uint32_t all = steps;
@@ -1073,8 +1132,11 @@ static __device__ __forceinline__ void sum_products(wgmma_sum sum[WGMMA_SUMS], c
         uint32_t words[STEPS][4];
         uint32_t stage = self->at.stage;
         order_rows(words, loaded);
+#if MOVES_SUMS
+        wgmma_hold(part);
+#endif
         wgmma_fence();
-        multiply_rows(sum, words, self->places, stage);
+        multiply_rows(part, words, self->places, stage, accumulate);
         step_on(&self->at);
         if (SHARES_K) {
             step_on(&self->at); /* the other's */
@@ -1086,8 +1148,14 @@ static __device__ __forceinline__ void sum_products(wgmma_sum sum[WGMMA_SUMS], c
         }
         wgmma_wait(0);
         release(self->places, stage);
+#if MOVES_SUMS
+        wgmma_hold(part);
+        add(sum, part);
+#endif
     }
+#if !MOVES_SUMS
     wgmma_hold(sum);
+#endif
     while (self->waits % BIAS_IS_DUE > 0) {
         store_some_late(self);
     }
@@ -1140,6 +1208,19 @@ static __device__ inline int goes_through_stages(const consumer_state *self, int
     int bytes = bytes_of_result(self);
     int whole = (STORES_COLUMNS(2) && bytes == 2) || (STORES_COLUMNS(4) && bytes == 4);
     return !TURNS && last && bytes > 1 && (whole || engine_knows_d(self->arguments));
+}
+
+/*
+ * Before results go into the stages, which were every warp's to read; rows in pairs lie in one box, half a line for either
+ * consumer, so that both have to be through.
+ */
+static __device__ inline void meet_over_stages(int consumer)
+{
+    if (ROWS_IN_PAIRS) {
+        barrier_sync(1 + CONSUMERS, CONSUMERS * WARPGROUP);
+    } else {
+        meet(consumer);
+    }
 }
 
 /* Stores a tile whose D the engine knows, or a block's last one. */
@@ -1303,7 +1384,7 @@ static __device__ inline void consume(const tensor_gemm_arguments *arguments, sh
          * that has to be fetched first takes longer than its instructions.
          */
         if (__builtin_expect(last && (self.todo & EXPRESS) && is_whole(&work), 1)) {
-            meet(consumer);
+            meet_over_stages(consumer);
 #pragma unroll
             for (int i = 0; i < WGMMA_SUMS; ++i) {
                 value[i] = sum_as_float(sum[i]);
@@ -1331,7 +1412,7 @@ static __device__ inline void consume(const tensor_gemm_arguments *arguments, sh
 #endif
         values_of_sums(at, gemm, here, sum, value, self.todo & ALL_TODO, shared->bias[consumer], consumer);
         if (goes_through_stages(&self, last)) {
-            meet(consumer); /* they were every warp's to read */
+            meet_over_stages(consumer);
         }
 #if PLANES > 1
         if (left_alone) { /* this warp, not the others */

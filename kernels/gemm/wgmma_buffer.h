@@ -28,17 +28,23 @@ static __device__ inline int piece_at(int row, int piece)
 static __device__ inline int place_of_16(standing at)
 {
     int matrix = at.lane / 8; /* of the four 8 x 8 of a store whose row this lane points to */
-    return SWAPPED ? piece_at(8 * (matrix % 2) + at.lane % 8, matrix / 2)
+    if (!SWAPPED && ROWS_IN_PAIRS) {
+        return piece_at(2 * at.member, 2 * at.warp + at.group / 4) + at.group % 4 * 4; /* of its own pair */
+    }
+    return SWAPPED ? piece_at(FIRST_OF_ROWS(at.lane % 8) + matrix % 2 * SECOND_ROW, matrix / 2)
                    : piece_at(8 * (matrix / 2) + at.lane % 8, 2 * at.warp + matrix % 2);
 }
 static __device__ inline int place_of_32(standing at)
 {
-    int m = at.warp % 2 * 16 + at.group;
-    return SWAPPED ? piece_at(at.group, at.member / 2) + at.member % 2 * 8
+    int m = at.warp % 2 * 16 + FIRST_OF_ROWS(at.group);
+    return SWAPPED ? piece_at(FIRST_OF_ROWS(at.group), at.member / 2) + at.member % 2 * 8
                    : piece_at(2 * at.member, m / 4) + m % 4 * 4;
 }
 
-/* 16-bit results, two in a word: `width` along m, or BUFFER_ROWS columns of 64 where the rows run along m. */
+/*
+ * 16-bit results, two in a word: `width` along m, or BUFFER_ROWS columns of 64 where the rows run along m. There rows in pairs
+ * are neighbours along m, and a word has both of a column: each lane stores its own.
+ */
 static __device__ __forceinline__ void fill_words(int place, unsigned char *buffer, const uint32_t *words,
                                                   int width)
 {
@@ -49,6 +55,12 @@ static __device__ __forceinline__ void fill_words(int place, unsigned char *buff
         }
         if (SWAPPED) {
             store_matrix_x4(buffer + (place ^ j << 4), words + 2 * j);
+        } else if (ROWS_IN_PAIRS) {
+#pragma unroll
+            for (int e = 0; e < 4; ++e) { /* columns e % 2 of eight, then of the next eight */
+                int row = 8 * (j + e / 2) + e % 2;
+                *(uint32_t *)(buffer + (place ^ e % 2 << 4) + row * ROW_BYTES) = words[2 * j + e];
+            }
         } else {
             store_matrix_x4_trans(buffer + place + 8 * j * ROW_BYTES, words + 2 * j);
         }
@@ -80,6 +92,11 @@ static __device__ __forceinline__ void fill_16(int place, unsigned char *buffer,
         if (SWAPPED && 4 * w >= width) {
             continue;
         }
+        if (!SWAPPED && ROWS_IN_PAIRS) {
+            i = first / 2 + w / 2 * 4 + w % 2; /* the pair of one column, not two columns of a row */
+            words[w] = pack_result(value[i], value[i + 2], type);
+            continue;
+        }
         words[w] = pack_result(value[i], value[i + 1], type);
     }
     fill_words(place, buffer, words, width);
@@ -101,8 +118,9 @@ static __device__ __forceinline__ void fill_32(int place, unsigned char *buffer,
 #pragma unroll
             for (int r = 0; r < 2; ++r) {
                 int i = (first / 8 + j) * 4 + 2 * r;
+                int turn = j << 5 ^ (ROWS_IN_PAIRS ? r << 4 : 0); /* the next row's swizzle */
                 uint2 both = {value[i], value[i + 1]};
-                *(uint2 *)(buffer + (place ^ j << 5) + r * 8 * ROW_BYTES) = both;
+                *(uint2 *)(buffer + (place ^ turn) + r * SECOND_ROW * ROW_BYTES) = both;
             }
         }
     } else if (mine) {
@@ -111,7 +129,8 @@ static __device__ __forceinline__ void fill_32(int place, unsigned char *buffer,
 #pragma unroll
             for (int e = 0; e < 4; ++e) {
                 int i = (first / 8 + j) * 4 + e;
-                int turn = (e % 2 << 4) ^ (e / 2 << 5); /* the next row's swizzle; 8 further along m */
+                /* The next row's swizzle; then 8 further along m, or the next. */
+                int turn = (e % 2 << 4) ^ (ROWS_IN_PAIRS ? e / 2 << 2 : e / 2 << 5);
                 *(uint32_t *)(buffer + (place ^ turn) + (8 * j + e % 2) * ROW_BYTES) = value[i];
             }
         }
@@ -122,7 +141,8 @@ static __device__ __forceinline__ void fill_32(int place, unsigned char *buffer,
 static __device__ __forceinline__ void fill_8(standing at, unsigned char *buffer, const float *value,
                                               int first, int32_t type)
 {
-    int place = SWAPPED ? piece_at(at.group, 0) + 2 * at.member : piece_at(2 * at.member, at.warp) + at.group;
+    int row = FIRST_OF_ROWS(at.group);
+    int place = SWAPPED ? piece_at(row, 0) + 2 * at.member : piece_at(2 * at.member, at.warp) + row;
 #pragma unroll
     for (int j = 0; j < (SWAPPED ? (WGMMA_N < 128 ? WGMMA_N : 128) : BUFFER_ROWS) / 8; ++j) {
         if (first + 8 * j >= WGMMA_N) {
@@ -134,9 +154,10 @@ static __device__ __forceinline__ void fill_8(standing at, unsigned char *buffer
             uint16_t both =
                 type == ELEMENT_E4M3 ? pack_e4m3(value[i], value[i + 1]) : pack_s8(value[i], value[i + 1]);
             if (SWAPPED) {
-                *(uint16_t *)(buffer + (place ^ j / 2 << 4) + j % 2 * 8 + r * 8 * ROW_BYTES) = both;
+                int turn = j / 2 << 4 ^ (ROWS_IN_PAIRS ? r << 4 : 0);
+                *(uint16_t *)(buffer + (place ^ turn) + j % 2 * 8 + r * SECOND_ROW * ROW_BYTES) = both;
             } else {
-                unsigned char *to = buffer + 8 * j * ROW_BYTES + 8 * r;
+                unsigned char *to = buffer + 8 * j * ROW_BYTES + SECOND_ROW * r;
                 to[place] = (unsigned char)both;
                 to[(place ^ 1 << 4) + ROW_BYTES] = (unsigned char)(both >> 8);
             }

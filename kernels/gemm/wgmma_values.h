@@ -36,8 +36,20 @@ static __device__ inline standing standing_of_thread(void)
     return at;
 }
 
-/* Row and column of sum number i in the consumer's 64 x WGMMA_N. */
-static __device__ inline int row_of(standing at, int i) { return 16 * at.warp + at.group + i % 4 / 2 * 8; }
+/*
+ * Row and column of sum number i in the consumer's 64 x WGMMA_N. A thread has two rows of a warp's 16: eight apart, or
+ * next to each other where the rows were fetched in pairs.
+ */
+#ifndef ROWS_IN_PAIRS
+#define ROWS_IN_PAIRS 0
+#endif
+#define FIRST_OF_ROWS(group) (ROWS_IN_PAIRS ? 2 * (group) : (group))
+#define SECOND_ROW (ROWS_IN_PAIRS ? 1 : 8) /* behind the first */
+
+static __device__ inline int row_of(standing at, int i)
+{
+    return 16 * at.warp + FIRST_OF_ROWS(at.group) + i % 4 / 2 * SECOND_ROW;
+}
 static __device__ inline int column_of(standing at, int i) { return i / 4 * 8 + 2 * at.member + i % 2; }
 
 /* The same along m and along n. */
@@ -69,9 +81,6 @@ static __device__ inline void meet_storers(int consumer)
         meet(consumer);
     }
 }
-
-/* A thread's rows in its buffer. */
-static __device__ inline int buffer_row_of(standing at, int i) { return at.group + i % 4 / 2 * 8; }
 
 /* How many of a tile's rows or columns lie in the matrix, where so many are left. */
 static __device__ inline int inside(int64_t left) { return left < WGMMA_N + 64 ? (int)left : WGMMA_N + 64; }
@@ -208,7 +217,8 @@ static __device__ __forceinline__ void add_c(standing at, float value[WGMMA_SUMS
     int64_t first = share.problem * gemm->stride_c + share.row + along_m(at, 0) +
                     (share.column + along_n(at, 0)) * gemm->ldc;
 #pragma unroll
-    for (int row = 0; row <= 8; row += 8) {
+    for (int second = 0; second < 2; ++second) {
+        const int row = second * SECOND_ROW;
         int left = row < (SWAPPED ? left_n : left_m) ? (SWAPPED ? left_m : left_n) : 0;
         const void *line =
             keep_address((const char *)gemm->c + (first + row * (SWAPPED ? gemm->ldc : 1)) * size_of(type));
@@ -227,7 +237,7 @@ static __device__ __forceinline__ void add_c(standing at, float value[WGMMA_SUMS
                 if (column < left) {
                     c = load_result_as_f32(line, SWAPPED ? column : column % 8 * gemm->ldc, type);
                 }
-                const int i = column / 8 * 4 + row / 4 + column % 8;
+                const int i = column / 8 * 4 + 2 * second + column % 8;
                 float bias = bias_along_rows ? row_bias : column_bias[column];
                 value[i] = fmaf(scalars.alpha, value[i], fmaf(scalars.beta, c, bias));
                 if (!SWAPPED && column % 8 == 1) {
