@@ -1786,12 +1786,16 @@ static void planned_products_of_two_planes_allocate_nothing(void **state)
 static struct {
     int loads;
     int launches;
-    const unsigned char *first; /* the image whose kernel was launched first */
+    const unsigned char *first;  /* the image whose kernel was launched first */
+    const unsigned char *barred; /* one for which there is no memory */
 } noted_images;
 
 /* A module is its image, and so is a function. */
 static CUresult load_image(CUmodule *module, const void *image)
 {
+    if (image == noted_images.barred) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
     noted_images.loads++;
     *module = (CUmodule)(uintptr_t)image;
     return CUDA_SUCCESS;
@@ -2162,6 +2166,33 @@ static void plans_load_both_images(void **state)
     assert_true(rows > 0);
 }
 
+/* A plain image for which the device has no memory: the whole one does the same. */
+static void a_plain_image_without_memory_is_done_without(void **state)
+{
+    (void)state;
+    carat_context *carat = NULL;
+    standin_set_capability(90);
+    assert_ok(carat_context_create(CARAT_DEVICE_CUDA, 0, &carat));
+    struct device *device = carat_context_device(carat);
+    void *somewhere = device_memory(carat, 4096);
+    const struct kernel *row = catalog_find("wgmma_bf16_tn_128x64");
+    struct driver before = driver_that_notes_images();
+    struct along_k w = along_k((int64_t)5 * row->tile_m, row->tile_n, 256, somewhere);
+    struct candidate way;
+    struct plan plan;
+    assert_true(plan_as_it_is(&device->traits, &w.problem, row, &way));
+    assert_ok(plan_of_candidate(&device->traits, &w.problem, &way, &plan));
+    noted_images.barred = row->plain_image;
+    assert_ok(device->functions->prepare(device, &plan));
+    assert_false(plan_launches_plain(device, &plan, &w, NULL));
+    noted_images.barred = NULL;
+    assert_true(plan_launches_plain(device, &plan, &w, NULL));
+    assert_ok(carat_release(carat, somewhere));
+    carat_context_destroy(carat);
+    driver = before;
+    standin_set_capability(100);
+}
+
 static void a_context_waits_for_its_work(void **state)
 {
     (void)state;
@@ -2275,6 +2306,7 @@ int main(void)
         test(plain_products_have_an_image_of_their_own),
         test(plain_products_are_in_one_part_and_share_nothing),
         test(plans_load_both_images),
+        test(a_plain_image_without_memory_is_done_without),
         test(a_context_waits_for_its_work),
         test(the_current_context_stays),
         test(device_memory_is_out_of_the_hosts_reach),

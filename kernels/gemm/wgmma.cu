@@ -17,8 +17,8 @@
  *         columns       WGMMA_N = TILE_M, of A                 WGMMA_N = TILE_N, of B
  *
  * A stage holds TILE_K = 128 bytes of k of both operands, under the 128-byte swizzle, along k or across as they
- * lie in memory. The instruction reads 16-bit types across as well; rows of f32 that lie across each thread fetches itself,
- * and hands over in registers (fetch_rows()). The CLUSTER blocks of a cluster stand side by side along the rows and
+ * lie in memory. The instruction reads 16-bit types across as well; other rows that lie across the threads fetch themselves,
+ * and hand over in registers (fetch_rows()). The CLUSTER blocks of a cluster stand side by side along the rows and
  * have the columns' operand in common: each loads its share of that for all of them. With SHARES_ROWS=1 they stand along the
  * columns, and have the rows in common.
  *
@@ -647,8 +647,7 @@ typedef struct consumer_state {
     uint32_t pieces; /* done so far */
     int last;        /* with TURNS: whether this one is the block's last */
     uint32_t todo; /* with sums, see todo_of(), and what stands below: one register, the same for all lanes */
-    uint32_t
-        waits; /* pieces of the tile before that are not stored yet; and of this one's bias, see BIAS_IS_DUE */
+    uint32_t waits; /* pieces of the tile before that are not stored yet; and BIAS_IS_DUE or BIAS_COMES */
 #if LATE_WORDS > 0
     late_tile late;
 #endif

@@ -1,15 +1,16 @@
 /*
  * wgmma_plain.h - what the image for plain products takes for granted: a part of wgmma.cu.
  *
- * An image for everything has 36 to 311 KB of instructions. A tile that is stored as it was summed goes through some of
+ * An image for everything has 36 to 315 KB of instructions. A tile that is stored as it was summed goes through some of
  * them, here and there, each of which has to be fetched, and what else there could be to do is asked for. Most products
- * ask for nothing else, so rows with PLAIN=1 in the catalogue are compiled a second time with PLAIN=1: 9 to 32 KB. It is
+ * ask for nothing else, so rows with PLAIN=1 in the catalogue are compiled a second time with PLAIN=1: 10 to 33 KB. It is
  * launched where (see tensor_map.c)
  *
  *     alpha and the scales     are 1, and known to the host; beta is 0; no bias, no activation
  *     K                        is not split, not shared, and not 0
- *     D                        is of 16 bits where A and B are of 16 or 8 bits, f32 for tf32, s32 for s8
+ *     D                        is of 16 bits for 16-bit types and 8-bit floats, f32 for tf32, s32 for s8,
  *                              and lies as the engine wants it
+ *     a cluster of blocks      has more tiles than one
  *
  * The bits of D are the same from either image: the instructions that sum and round are the same ones.
  */

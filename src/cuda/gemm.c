@@ -152,7 +152,7 @@ carat_status cuda_gemm(struct device *base, const struct plan *plan, const struc
     return status;
 }
 
-/* Whether some launch of the plan may be of the row's plain image. */
+/* Whether some launch of the plan may be of the row's plain image; of clusters there may yet be too few tiles for it. */
 static bool plan_may_be_plain(const struct plan *plan, const struct kernel *kernel)
 {
     return kernel_may_be_plain(kernel, &plan->product) && plan->parts == 1 && plan->stream_tiles == 0;
@@ -171,7 +171,10 @@ static carat_status prepare(struct cuda_device *device, const struct plan *plan)
         const struct step *step = &plan->steps[i];
         CARAT_TRY(kernel_load(device, step->kernel, IMAGE_WHOLE, &function));
         if (step->kind == STEP_MULTIPLY && plan_may_be_plain(plan, step->kernel)) {
-            CARAT_TRY(kernel_load(device, step->kernel, IMAGE_PLAIN, &function));
+            carat_status status = kernel_load(device, step->kernel, IMAGE_PLAIN, &function);
+            if (status != CARAT_OUT_OF_DEVICE_MEMORY) { /* then launches are of the whole one */
+                CARAT_TRY(status);
+            }
         }
         if (step->kind == STEP_SPLIT && step->kernel->planes == 2) {
             CARAT_TRY(count_left_of(device, &count));

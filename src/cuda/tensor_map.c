@@ -236,8 +236,12 @@ carat_status tensor_launch(struct cuda_device *device, const struct kernel *kern
     if (kernel->operation == OPERATION_LADDER || (stream_tiles == 0 && tiles < clusters)) {
         clusters = tiles;
     }
-    enum kernel_image image =
-        is_plain(kernel, product, &arguments, tiles > clusters) ? IMAGE_PLAIN : IMAGE_WHOLE;
-    return kernel_launch_image(device, kernel, image, clusters * kernel_cluster_blocks(kernel), &arguments,
-                               stream);
+    int64_t blocks = clusters * kernel_cluster_blocks(kernel);
+    if (is_plain(kernel, product, &arguments, tiles > clusters)) {
+        carat_status status = kernel_launch_image(device, kernel, IMAGE_PLAIN, blocks, &arguments, stream);
+        if (status != CARAT_OUT_OF_DEVICE_MEMORY) { /* the whole image may be there, and does the same */
+            return status;
+        }
+    }
+    return kernel_launch(device, kernel, blocks, &arguments, stream);
 }
