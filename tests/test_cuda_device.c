@@ -2109,6 +2109,18 @@ static void plain_products_are_in_one_part_and_share_nothing(void **state)
     standin_set_capability(100);
 }
 
+/* The plan of a row for the product of along_k(), as it lies: no more than the row's launch. */
+static struct plan plan_in_one_launch(struct device *device, const struct kernel *row,
+                                      const struct along_k *w)
+{
+    struct candidate way;
+    struct plan plan;
+    assert_true(plan_as_it_is(&device->traits, &w->problem, row, &way));
+    assert_ok(plan_of_candidate(&device->traits, &w->problem, &way, &plan));
+    assert_true(plan.parts == 1 && plan.stream_tiles == 0 && plan.step_count == 1);
+    return plan;
+}
+
 /* A plan of a product that may be plain has both images loaded: what alpha is shows only when it is run, or recorded. */
 static void plans_load_both_images(void **state)
 {
@@ -2130,12 +2142,8 @@ static void plans_load_both_images(void **state)
         }
         struct along_k w = along_k((int64_t)5 * row->tile_m * kernel_cluster_m(row),
                                    (int64_t)row->tile_n * kernel_cluster_n(row), 256, somewhere);
-        struct candidate way;
-        struct plan plan;
+        struct plan plan = plan_in_one_launch(device, row, &w);
         void *graph = NULL;
-        assert_true(plan_as_it_is(&device->traits, &w.problem, row, &way));
-        assert_ok(plan_of_candidate(&device->traits, &w.problem, &way, &plan));
-        assert_true(plan.parts == 1 && plan.stream_tiles == 0 && plan.step_count == 1);
 
         /* Never plain: with a bias. */
         struct plan other = plan;
@@ -2178,10 +2186,7 @@ static void a_plain_image_without_memory_is_done_without(void **state)
     const struct kernel *row = catalog_find("wgmma_bf16_tn_128x64");
     struct driver before = driver_that_notes_images();
     struct along_k w = along_k((int64_t)5 * row->tile_m, row->tile_n, 256, somewhere);
-    struct candidate way;
-    struct plan plan;
-    assert_true(plan_as_it_is(&device->traits, &w.problem, row, &way));
-    assert_ok(plan_of_candidate(&device->traits, &w.problem, &way, &plan));
+    struct plan plan = plan_in_one_launch(device, row, &w);
     noted_images.barred = row->plain_image;
     assert_ok(device->functions->prepare(device, &plan));
     assert_false(plan_launches_plain(device, &plan, &w, NULL));

@@ -507,8 +507,8 @@ static __device__ __forceinline__ void fetch_rows(uint32_t loaded[STEPS][4], con
 /* What was fetched, four k of a row in a word. Its registers may not be written while an instruction runs. */
 static __device__ __forceinline__ void order_rows(uint32_t words[STEPS][4], uint32_t loaded[STEPS][4])
 {
-    uint32_t low_first =
-        standing_of_thread().member / 2 == 0; /* whether matrix 0 has the first two of four k */
+    /* Whether matrix 0 has the first two of four k. */
+    int low_first = standing_of_thread().member / 2 == 0;
     uint32_t even = low_first ? 0x6420 : 0x2064;
     uint32_t odd = low_first ? 0x7531 : 0x3175;
 #pragma unroll

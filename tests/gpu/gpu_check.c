@@ -367,7 +367,7 @@ static void check_images(const struct kernel *row)
     for (int64_t index = 2; index >= 0; index--) {
         struct trial trial;
         if (!make_plain(index, row, &trial)) {
-            continue; /* make_row() said so where it has none at all */
+            continue; /* expect_trials() has said so where it has none at all */
         }
         crew_watch(crew, 0, &trial);
         bool same = lane_place(lane, &trial) == CARAT_OK && lane_run(lane, lane_stream(lane)) == CARAT_OK &&
