@@ -400,20 +400,37 @@ static __device__ inline void pack_turned(operand_share share, uint4 *shared)
 
 #else
 
-#define SQUARES (PACKS_M * PACKS_N / THREADS_X) /* of a thread */
-#define COLUMNS_AT_ONCE (PACK < AT_ONCE ? PACK : AT_ONCE)
+/*
+ * A thread turns over a square of elements in registers, of bytes a fourth of one, whose columns are all on their way at the
+ * same time: a pack of each of four columns, of which it makes a word of each of 16 rows.
+ *
+ *     memory      | column y      pack x |                     shared memory, row 16 x + r    | . | word y | . .
+ *                 | column y + 1  pack x |        -->
+ *                 | column y + 2  pack x |                     (the transpose, by lines)
+ *                 | column y + 3  pack x |
+ */
+#if ELEMENT_BYTES == 1
+#define SQUARE_COLUMNS 4
+#else
+#define SQUARE_COLUMNS PACK
+#endif
+#define SQUARES_N (TILE_N / SQUARE_COLUMNS)       /* along a row of the tile */
+#define SQUARES (PACKS_M * SQUARES_N / THREADS_X) /* of a thread */
+#define PACKS (PACKS_N * TILE_M / THREADS_X)      /* that a thread writes */
+#define COLUMNS_AT_ONCE (SQUARE_COLUMNS < AT_ONCE ? SQUARE_COLUMNS : AT_ONCE)
 
-static_assert(SQUARES * THREADS_X == PACKS_M * PACKS_N, "each thread takes the same number of squares");
+static_assert(SQUARES * THREADS_X == PACKS_M * SQUARES_N, "each thread takes the same number of squares");
+static_assert(PACKS * THREADS_X == PACKS_N * TILE_M, "and of packs");
 static_assert(PACKS_M % 8 == 0 && PACKS_N % 8 == 0, "lines of whole 128 bytes, in both matrices");
 static_assert(TILE_M * TILE_N * ELEMENT_BYTES <= SHARED_BYTES, "shared memory holds one tile");
 
-/* Reads a square whose first element is (row, column) of a matrix that begins at `at`, and turns it over. */
+/* Reads the columns of a square whose first element is (row, column) of a matrix that begins at `at`. */
 static __device__ inline void read_square(const pack_operand *operand, const source *source,
                                           const unsigned char *at, int64_t row, int64_t column,
-                                          pack square[PACK])
+                                          pack square[SQUARE_COLUMNS])
 {
 #pragma unroll
-    for (int first = 0; first < PACK; first += COLUMNS_AT_ONCE) {
+    for (int first = 0; first < SQUARE_COLUMNS; first += COLUMNS_AT_ONCE) {
         pieces pieces[COLUMNS_AT_ONCE];
 #pragma unroll
         for (int c = 0; c < COLUMNS_AT_ONCE; ++c) {
@@ -427,7 +444,28 @@ static __device__ inline void read_square(const pack_operand *operand, const sou
             square[first + c] = join_pieces(&pieces[c], 0);
         }
     }
+}
+
+/* Turns a square over, and puts its rows into those of the tile's transpose. */
+static __device__ inline void stage_square(uint4 *staged, int32_t x, int32_t y, pack square[SQUARE_COLUMNS])
+{
+#if ELEMENT_BYTES == 1
+#pragma unroll
+    for (int w = 0; w < 4; ++w) {
+        turn_small_square(square, 0, w);
+#pragma unroll
+        for (int r = 0; r < 4; ++r) {
+            uint32_t *words = (uint32_t *)staged_pack(staged, x * PACK + 4 * w + r, y / 4);
+            words[y % 4] = square[r].word[w];
+        }
+    }
+#else
     turn_over(square);
+#pragma unroll
+    for (int r = 0; r < PACK; ++r) {
+        store_pack(staged_pack(staged, x * PACK + r, y), square[r]);
+    }
+#endif
 }
 
 /* Moves a tile through registers and shared memory, as transpose.cu does. */
@@ -444,17 +482,14 @@ static __device__ inline void pack_turned(operand_share share, uint4 *staged)
     for (int s = 0; s < SQUARES; ++s) {
         int32_t x = ((int32_t)threadIdx.x + s * THREADS_X) % PACKS_M;
         int32_t y = ((int32_t)threadIdx.x + s * THREADS_X) / PACKS_M;
-        pack square[PACK];
-        read_square(operand, &source, tile.at, row + x * PACK, column + y * PACK, square);
-#pragma unroll
-        for (int r = 0; r < PACK; ++r) {
-            store_pack(staged_pack(staged, x * PACK + r, y), square[r]);
-        }
+        pack square[SQUARE_COLUMNS];
+        read_square(operand, &source, tile.at, row + x * PACK, column + y * SQUARE_COLUMNS, square);
+        stage_square(staged, x, y, square);
     }
     __syncthreads();
     uint4 *to = tile.to;
 #pragma unroll
-    for (int s = 0; s < SQUARES * PACK; ++s) {
+    for (int s = 0; s < PACKS; ++s) {
         int32_t y = ((int32_t)threadIdx.x + s * THREADS_X) % PACKS_N;
         int32_t i = ((int32_t)threadIdx.x + s * THREADS_X) / PACKS_N;
         if (row + i < operand->columns_to && column + y * PACK < operand->ld_to) {
