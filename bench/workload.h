@@ -36,8 +36,11 @@ void place_close(struct place *place);
 /* Sets bytes of the place's memory, in the order of its stream. */
 carat_status place_memset(struct place *place, void *pointer, int byte, size_t bytes);
 
-/* The largest prime below 2^22: no dimension in use divides it. */
-enum { RANDOM_PERIOD = 4194301 };
+/*
+ * A prime, which no dimension in use divides; nor is a matrix of usual sides nearly a multiple of it, which would give B what A
+ * has, a little further on: with 2^22 - 3 a row of a 2048 x 2048 A was a column of its B.
+ */
+enum { RANDOM_PERIOD = 4139417 };
 
 /* One period of random numbers; free() it. */
 carat_status make_random_tile(carat_type type, void **tile);
