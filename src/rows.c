@@ -159,6 +159,12 @@ bool kernel_is_brief(const struct kernel *kernel) { return kernel->lanes_m > 0; 
 
 bool kernel_has_consumers(const struct kernel *kernel) { return kernel->consumers > 0; }
 
+bool kernel_keeps_pace(const struct kernel *kernel)
+{
+    return kernel->operation == OPERATION_GEMM && kernel->tensor_maps && kernel->planes < 3 &&
+           kernel->tile_m * kernel->tile_n >= 128 * 128;
+}
+
 bool kernel_is_dots(const struct kernel *kernel) { return kernel_is_thin(kernel) && kernel->stages == 1; }
 
 bool kernel_is_narrow(const struct kernel *kernel)

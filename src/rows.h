@@ -46,6 +46,9 @@ const struct kernel *find_row_of_planes(const struct device_traits *traits, int 
 /* Whether whole warpgroups multiply what others bring: on Hopper's tensor instruction. */
 bool kernel_has_consumers(const struct kernel *kernel);
 
+/* Whether a row's clusters may be told to stay close to each other: those of gemm/wgmma_pace.h. */
+bool kernel_keeps_pace(const struct kernel *kernel);
+
 /* Whether a row is for one thin operand: then RATE is of what reading the other one could reach. */
 bool kernel_is_thin(const struct kernel *kernel);
 

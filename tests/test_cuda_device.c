@@ -1295,6 +1295,30 @@ static void shared_tiles_have_room_and_tokens(void **state)
         assert_ok(cuda_gemm_with(device, row, &many.problem, &many.operands, NULL));
         assert_int_equal(noted.grid, 4);
         assert_int_equal(noted.arguments.tiles, 9);
+        /* A wave of tiles and more, of operands that the cache does not hold, is of clusters that keep pace. */
+        assert_int_equal(noted.arguments.pace, 0);
+        int64_t bytes = 2 * (3 * 256 + 3 * 128) * 1024;
+        int64_t cache = cuda_pretend_cache(device, bytes);
+        assert_int_equal(cache, 52428800);
+        assert_ok(cuda_gemm_with(device, row, &many.problem, &many.operands, NULL));
+        assert_int_equal(noted.arguments.pace, 0);
+        assert_int_equal(cuda_pretend_cache(device, bytes - 1), bytes);
+        uint32_t paces[3] = {0};
+        for (int i = 0; i < 3; ++i) {
+            assert_ok(cuda_gemm_with(device, row, &many.problem, &many.operands, NULL));
+            paces[i] = noted.arguments.pace;
+        }
+        assert_true(paces[0] && paces[1] && paces[2]);
+        assert_true(paces[0] != paces[1] && paces[1] != paces[2] && paces[2] != paces[0]);
+        cuda_pretend_cache(device, 0);
+        launch_shared(device, &many_plan, &many, &own);
+        assert_true(noted.arguments.pace != 0);
+        assert_ok(cuda_gemm_with(device, row, &few.problem, &few.operands, NULL));
+        assert_int_equal(noted.arguments.pace, 0);
+        const struct kernel *small = catalog_find("wgmma_bf16_tn_128x64");
+        assert_ok(cuda_gemm_with(device, small, &many.problem, &many.operands, NULL));
+        assert_true(noted.arguments.tiles > 4 && noted.arguments.pace == 0);
+        cuda_pretend_cache(device, cache);
         struct along_k most = along_k((int64_t)1 << 30, (int64_t)1 << 30, 64, somewhere);
         assert_refused(cuda_gemm_with(device, row, &most.problem, &most.operands, NULL), CARAT_UNSUPPORTED,
                        "would need 35184372088832 tiles, but a launch has at most 2147483647");

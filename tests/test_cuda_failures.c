@@ -345,7 +345,7 @@ static void each_allocation_fails(void **state)
 static void a_driver_may_know_less(void **state)
 {
     (void)state;
-    enum { NEEDED = 6, ASKED_FOR = 9, INVALID_VALUE = 1 };
+    enum { NEEDED = 7, ASKED_FOR = 10, INVALID_VALUE = 1 };
     for (long nth = 1; nth <= ASKED_FOR + 1; ++nth) {
         carat_context *context;
         standin_reset();

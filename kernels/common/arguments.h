@@ -125,7 +125,12 @@ typedef struct tensor_map {
  * other steps come by way of stream_sums, TILE_M * TILE_N for each block, which says so in its CONSUMERS stream_flags
  * by stream_token. The flags may hold anything but the token before, and do not hold it afterwards. No share is empty,
  * and parts is 1. Clusters wait for those of lower number: blocks have to begin in their order, as they do.
+ *
+ * Where pace is not 0 it is a number of this launch, of PACE_CLUSTERS clusters at most, that stay close to each other: see
+ * gemm/wgmma_pace.h.
  */
+#define PACE_CLUSTERS 256
+
 typedef struct tensor_gemm_arguments {
     tensor_map a;
     tensor_map b;
@@ -134,7 +139,7 @@ typedef struct tensor_gemm_arguments {
     int32_t d_by_map;
     int32_t tiles;        /* of all clusters, parts and problems together */
     int32_t stream_tiles; /* 0: every tile is summed by one cluster */
-    int32_t unused;
+    uint32_t pace;        /* 0: every cluster goes on as it can */
     uint64_t stream_token;
     float *stream_sums;
     uint64_t *stream_flags;

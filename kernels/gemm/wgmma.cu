@@ -76,6 +76,7 @@
 #include "../ptx/ldmatrix.h"
 #include "../ptx/mbarrier.h"
 #include "../ptx/tensor_copy.h"
+#include "../ptx/warp.h"
 #include "blocks.h"
 #include "epilogue.h"
 
@@ -289,6 +290,7 @@ static_assert(sizeof(shared_memory) == SHARED_BYTES, "the row says how much shar
  * The parts of the kernel that are ideas of their own, and know the names above (beside wgmma_plain.h, which they know too):
  *
  *     walk      which tiles and steps of k, in what order
+ *     pace      how clusters stay close to each other
  *     moves     from the unit's sums of a stage to those of the tile
  *     values    from sums to D's values
  *     buffer    from values to a buffer in shared memory, and out of it
@@ -297,6 +299,7 @@ static_assert(sizeof(shared_memory) == SHARED_BYTES, "the row says how much shar
  *     planes    what is left to a row that rescues
  */
 #include "wgmma_walk.h"
+#include "wgmma_pace.h"
 #include "wgmma_moves.h"
 #include "wgmma_values.h"
 #include "wgmma_buffer.h"
@@ -388,6 +391,12 @@ static __device__ inline void produce(const tensor_gemm_arguments *arguments, sh
         own_share(COLUMNS_LOADED, COLUMNS_ACROSS, COLUMN_SHARERS, column_rank + 1) - columns_begin;
     position at = {0, 0};
     int tells = places_come(gemm, reads);
+#if PACES
+    /* One block of a cluster looks: none gets ahead of the others by more than the stages. */
+    uint32_t launch = rank == 0 ? keep(arguments->pace) : 0;
+    uint32_t between_looks = launch != 0 ? PACE_STEPS - 1 : ~0u;
+    uint32_t done = 0;
+#endif
     walk way = walk_begin(arguments, reads);
     piece work;
     for (uint32_t number = 0; walk_on(arguments, &way, &work, reads); ++number) {
@@ -404,6 +413,9 @@ static __device__ inline void produce(const tensor_gemm_arguments *arguments, sh
             wait_for_kernels_before();
         }
         uint32_t steps = work.count;
+#if PACES
+        done += steps;
+#endif
 #if SCALED
         uint32_t words = words_of_lane(gemm, here, threadIdx.x);
         int refused = steps > 0 && tiles_are_refused(arguments, &work, threadIdx.x);
@@ -412,6 +424,11 @@ static __device__ inline void produce(const tensor_gemm_arguments *arguments, sh
 #endif
 #pragma unroll 1
         for (; steps > 0; --steps) {
+#if PACES
+            if ((steps & between_looks) == 0) {
+                keep_pace(launch, done - steps);
+            }
+#endif
             uint32_t full = FULL(base, at.stage);
             mbarrier_wait_address(EMPTY(base, at.stage), at.parity ^ 1);
 #if SCALED
@@ -442,6 +459,11 @@ static __device__ inline void produce(const tensor_gemm_arguments *arguments, sh
             step_on(&at);
         }
     }
+#if PACES
+    if (launch != 0) {
+        tell_progress(launch, ALL_STEPS);
+    }
+#endif
 }
 
 /* ---- The consumers -------------------------------------------------------------------------- */
@@ -1222,12 +1244,11 @@ static __device__ inline void meet_over_stages(int consumer)
     }
 }
 
-/* Stores a tile whose D the engine knows, or a block's last one. */
+/* Stores a tile whose D the engine knows, or a block's last one; bytes of a result are 4 or 2. */
 static __device__ __forceinline__ void store_by_map(const consumer_state *self, standing at,
                                                     const place_of_tile *tile, const float value[WGMMA_SUMS],
-                                                    int through_stages)
+                                                    int bytes, int through_stages)
 {
-    int bytes = bytes_of_result(self);
     if (__builtin_expect(!engine_knows_d(self->arguments), 0)) {
         if (STORES_COLUMNS(2) && bytes == 2) {
             store_columns(at, self->arguments, self->shared, tile, value, 2, self->number);
@@ -1257,7 +1278,7 @@ static __device__ __forceinline__ void store_tile(consumer_state *self, standing
     place_of_tile tile = place_of_storers(&arguments->gemm, here, at);
     int through_stages = goes_through_stages(self, last);
     if (through_stages || (LATE_WORDS == 0 && engine_knows_d(arguments) && bytes > 1)) {
-        store_by_map(self, at, &tile, value, LATE_WORDS > 0 || through_stages);
+        store_by_map(self, at, &tile, value, bytes, LATE_WORDS > 0 || through_stages);
         return;
     }
 #if LATE_WORDS > 0
@@ -1283,7 +1304,7 @@ static __device__ inline int is_whole(const piece *work)
 
 #if !PLAIN
 
-/* Whether sums are D's values as they are, and go through the stages where the tile is the block's last. */
+/* Whether sums are D's values as they are, of its usual type, and go through the stages where the tile is the block's last. */
 static __device__ inline int goes_express(const consumer_state *self)
 {
 #if ELEMENT == ELEMENT_S8
@@ -1292,7 +1313,8 @@ static __device__ inline int goes_express(const consumer_state *self)
         return 0;
     }
 #endif
-    return PLANES == 1 && (self->todo & ALL_TODO) == 0 && goes_through_stages(self, 1);
+    return PLANES == 1 && (self->todo & ALL_TODO) == 0 && bytes_of_result(self) == PLAIN_BYTES &&
+           goes_through_stages(self, 1);
 }
 
 #endif
@@ -1391,7 +1413,7 @@ static __device__ inline void consume(const tensor_gemm_arguments *arguments, sh
             place here = part_of_consumer(*place_of_number(&self, self.pieces), consumer);
             standing at = standing_of_thread();
             place_of_tile tile = place_of_storers(gemm, here, at);
-            store_by_map(&self, at, &tile, value, 1);
+            store_by_map(&self, at, &tile, value, PLAIN_BYTES, 1);
             ++self.pieces;
             break;
         }

@@ -18,4 +18,7 @@ static __device__ inline uint32_t warp_max(uint32_t value)
 #endif
 }
 
+/* The smallest. */
+static __device__ inline uint32_t warp_min(uint32_t value) { return ~warp_max(~value); }
+
 #endif

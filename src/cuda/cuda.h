@@ -36,6 +36,12 @@ carat_status cuda_kernel_query(struct device *device, const struct kernel *kerne
 bool cuda_kernel_is_loaded(struct device *device, const struct kernel *kernel, bool plain);
 
 /*
+ * Has launches take the device's second-level cache for one of so many bytes, no two calls at the same time; what they took it
+ * for before. Of larger operands clusters stay close to each other, see kernels/gemm/wgmma_pace.h.
+ */
+int64_t cuda_pretend_cache(struct device *device, int64_t bytes);
+
+/*
  * Launches `blocks` blocks of a row on its one argument, a struct of kernels/common/arguments.h. The
  * row's image is loaded at its first use.
  */

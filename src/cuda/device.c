@@ -212,6 +212,7 @@ static carat_status read_traits(struct cuda_device *device)
         {CU_DEVICE_ATTRIBUTE_MAX_PITCH, 0},
         {CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING, 0},
         {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, 0},
+        {CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, 0},
     };
     CARAT_TRY(DRIVER(device, cuDeviceGet(&device->handle, device->index)));
     CARAT_TRY(DRIVER(device, cuDeviceGetName(device->name, sizeof(device->name), device->handle)));
@@ -230,6 +231,7 @@ static carat_status read_traits(struct cuda_device *device)
         .name = device->name,
     };
     device->max_pitch = (size_t)wanted[3].value;
+    device->cache_bytes = wanted[6].value;
     if (device->base.traits.compute_capability < LEAST_CAPABILITY || !wanted[4].value) {
         return fail(
             CARAT_UNSUPPORTED,

@@ -62,8 +62,9 @@ struct cuda_device {
     CUdevice handle;
     CUcontext context;
     char name[256];
-    atomic_int lost;  /* the CUresult that lost the device; 0 while it works */
-    size_t max_pitch; /* of a 2-D copy */
+    atomic_int lost;     /* the CUresult that lost the device; 0 while it works */
+    size_t max_pitch;    /* of a 2-D copy */
+    int64_t cache_bytes; /* the second-level cache */
     pthread_mutex_t load_mutex;
     struct loaded_kernel (*kernels)[KERNEL_IMAGES]; /* as carat_catalog */
     struct workspace_pool pool;

@@ -211,6 +211,29 @@ static bool is_plain(const struct kernel *kernel, const struct problem *product,
            (several_tiles || kernel_cluster_blocks(kernel) == 1);
 }
 
+/* ---- Pace ---- */
+
+/*
+ * Whether the clusters should stay close to each other: where each has several tiles, and the cache that they share does not
+ * hold A and B whole.
+ */
+static bool wants_pace(const struct cuda_device *device, const struct kernel *kernel,
+                       const struct problem *product, int64_t tiles, int64_t clusters)
+{
+    double columns = (double)product->m + (double)product->n; /* of k */
+    double bytes = columns * (double)product->k * (double)carat_type_size(product->type_a);
+    return kernel_keeps_pace(kernel) && tiles > clusters && clusters <= PACE_CLUSTERS &&
+           bytes > (double)device->cache_bytes;
+}
+
+int64_t cuda_pretend_cache(struct device *base, int64_t bytes)
+{
+    struct cuda_device *device = cuda_device_of(base);
+    int64_t before = device->cache_bytes;
+    device->cache_bytes = bytes;
+    return before;
+}
+
 carat_status tensor_launch(struct cuda_device *device, const struct kernel *kernel,
                            const struct problem *product, const gemm_arguments *gemm, int64_t tiles,
                            int64_t stream_tiles, CUdeviceptr handed, CUstream stream)
@@ -235,6 +258,9 @@ carat_status tensor_launch(struct cuda_device *device, const struct kernel *kern
     int64_t clusters = kernel_clusters(kernel, traits);
     if (kernel->operation == OPERATION_LADDER || (stream_tiles == 0 && tiles < clusters)) {
         clusters = tiles;
+    }
+    if (wants_pace(device, kernel, product, tiles, clusters)) {
+        arguments.pace = (uint32_t)next_token(device);
     }
     int64_t blocks = clusters * kernel_cluster_blocks(kernel);
     if (is_plain(kernel, product, &arguments, tiles > clusters)) {

@@ -382,6 +382,58 @@ static void check_images(const struct kernel *row)
     expect(cuda_kernel_is_loaded(device, row, false), "the whole image has been launched");
 }
 
+/*
+ * Clusters that keep pace give the same bits as those that do not, from either image. Two waves of tiles and more, as problems
+ * that share A and B, of as many steps as a cluster looks three times at where the others are.
+ */
+static bool make_paced(const struct kernel *row, struct trial *trial)
+{
+    struct random random = random_of(row - carat_catalog, -100);
+    int64_t unit = trial_unit(row) > 8 ? trial_unit(row) : 8;
+    for (int attempt = 0; attempt < 100; attempt++) {
+        *trial = trial_of_row(&random, row);
+        trial_plain_types(trial);
+        carat_gemm_problem *p = &trial->problem;
+        p->m = row->tile_m * (int64_t)kernel_cluster_m(row);
+        p->n = row->tile_n * (int64_t)kernel_cluster_n(row);
+        p->k = up_to(row->tile_k * random_between(&random, 100, 130), unit);
+        trial_random_placing(&random, trial);
+        trial_make_plain(trial);
+        trial_batch(trial, 2 * kernel_clusters(row, &device->traits) + random_between(&random, 1, 8), 0);
+        p->stride_a = 0;
+        p->stride_b = 0;
+        trial_align(trial, unit);
+        trial->way = WAY_ROW;
+        if (row_does(trial)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void check_pace(const struct kernel *row)
+{
+    struct lane *lane = crew_lane(crew, 0);
+    char why[1200];
+    struct trial trial;
+    if (!make_paced(row, &trial)) {
+        expect(false, "a row whose clusters keep pace has a product for it");
+        return;
+    }
+    crew_watch(crew, 0, &trial);
+    bool same = lane_place(lane, &trial) == CARAT_OK && lane_run(lane, lane_stream(lane)) == CARAT_OK &&
+                lane_keep(lane, why, sizeof(why));
+    int64_t cache = cuda_pretend_cache(device, 0);
+    for (int whole = 0; whole < 2; whole++) {
+        trial.scalars_on_device = whole;
+        same = same && lane_place(lane, &trial) == CARAT_OK &&
+               lane_run(lane, lane_stream(lane)) == CARAT_OK && lane_same(lane, why, sizeof(why));
+    }
+    cuda_pretend_cache(device, cache);
+    crew_watch(crew, 0, NULL);
+    expect(same, "clusters that keep pace give the same bits");
+}
+
 static void check_row(const struct kernel *row)
 {
     bool rung = row->operation == OPERATION_LADDER;
@@ -407,8 +459,13 @@ static void check_row(const struct kernel *row)
     if (row->plain_image && option.number < 0 && time_left()) {
         check_images(row);
     }
+    if (kernel_keeps_pace(row) && option.number < 0 && time_left()) {
+        check_pace(row);
+    }
     struct trial_tally before = group;
+    int64_t cache = cuda_pretend_cache(device, 0); /* then clusters of small products keep pace too */
     group = try_all(make_of_row, &of, whole + shared, cases(2, 1));
+    cuda_pretend_cache(device, cache);
     group.passed += before.passed;
     group.failed += before.failed;
     group.left_out += before.left_out;

@@ -34,7 +34,7 @@ enum { FORMAT_SIZED = 4, ATTRIBUTE_FRAME_SIZE = 0x11, ATTRIBUTE_REGISTERS = 0x2f
 #define REGISTERS 65536 /* of a multiprocessor, from Turing to Hopper */
 #define REGISTERS_UNIT 8
 /* The machine code of an image for plain products is at least so many times shorter than that of the whole one. */
-#define PLAIN_SHORTER 3
+#define PLAIN_SHORTER 2
 
 /* The architectures that machine code is made for, where a row's own is not above them. */
 static const int targets[] = {IMAGE_TARGETS};
