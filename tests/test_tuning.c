@@ -382,7 +382,7 @@ static void no_better_way_is_passed_over(void **state)
 /* ---- Tables that add to others ---- */
 
 #define OVER_HEAD "carat-tuning 1\ndevice %s\nover NVIDIA H200\nmultiprocessors 132\nclock 1980\n"
-#define OWN_SHAPE "shape bf16 TN 3000 17 5000\n"
+#define OWN_SHAPE "shape bf16 TN 3000 300 5000\n"
 
 /* A table of a device's own that adds to the library's; the device plans by it from then on. */
 static struct tuning_table *add_to_library(struct device_traits *device, const char *lines)
@@ -433,7 +433,7 @@ static void own_times_come_first(void **state)
         assert_true(device.memory_share == library.memory_share);
         assert_int_equal(tuning_relative(table) != NULL, relative);
 
-        struct candidate best = best_of(&device, 3000, 17, 5000, &plan);
+        struct candidate best = best_of(&device, 3000, 300, 5000, &plan);
         assert_string_equal(best.kernel->name, "wgmma_bf16_tn_128x64");
         assert_true(best.timed && fabs(best.cycles / (27.0 * 1980) - 1) < 1e-4);
         assert_non_null(strstr(plan.explanation, " by measured times"));
