@@ -1258,6 +1258,55 @@ static uint64_t launch_shared(struct device *device, const struct plan *plan, co
     return given->stream_token;
 }
 
+/* What the launch of a row by itself was given as its number for clusters that keep pace. */
+static uint32_t pace_of(struct device *device, const struct kernel *row, const struct along_k *w)
+{
+    int before = noted.count;
+    noted.arguments.pace = 12345;
+    assert_ok(cuda_gemm_with(device, row, &w->problem, &w->operands, NULL));
+    assert_int_equal(noted.count, before + 1);
+    return noted.arguments.pace;
+}
+
+/* Clusters keep pace where there is more than a tile for each, and the cache does not hold A and B. */
+static void large_operands_have_clusters_keep_pace(void **state)
+{
+    (void)state;
+    const struct kernel *row = catalog_find("wgmma_bf16_tn_256x128");
+    const struct kernel *small = catalog_find("wgmma_bf16_tn_128x64");
+    carat_context *carat;
+    assert_true(row && small && kernel_keeps_pace(row) && !kernel_keeps_pace(small));
+    standin_set_capability(90);
+    assert_ok(carat_context_create(CARAT_DEVICE_CUDA, 0, &carat));
+    struct device *device = carat_context_device(carat);
+    void *somewhere = device_memory(carat, 4096);
+    struct along_k few = along_k(256, 3 * 128, 1024, somewhere); /* tiles for three of four multiprocessors */
+    struct along_k many = along_k(3 * 256, 3 * 128, 1024, somewhere); /* and nine */
+    struct plan shared = sharing_plan(device, row, &many.problem);
+    carat_run run = {.workspace = device_memory(carat, shared.workspace_bytes),
+                     .workspace_bytes = shared.workspace_bytes};
+    struct driver before = driver_that_notes();
+    int64_t bytes = 2 * (3 * 256 + 3 * 128) * 1024;
+
+    assert_int_equal(cuda_pretend_cache(device, bytes), 52428800);
+    assert_int_equal(pace_of(device, row, &many), 0);
+    assert_int_equal(cuda_pretend_cache(device, bytes - 1), bytes);
+    uint32_t first = pace_of(device, row, &many);
+    uint32_t second = pace_of(device, row, &many);
+    assert_true(first && second && first != second); /* each launch has its own number */
+    assert_int_equal(pace_of(device, small, &many), 0);
+    launch_shared(device, &shared, &many, &run);
+    assert_true(noted.arguments.pace != 0);
+    cuda_pretend_cache(device, 0);
+    assert_int_equal(pace_of(device, row, &few), 0);
+
+    driver = before;
+    assert_ok(carat_release(carat, run.workspace));
+    assert_ok(carat_release(carat, somewhere));
+    carat_context_destroy(carat);
+    standin_set_capability(100);
+}
+
 static void shared_tiles_have_room_and_tokens(void **state)
 {
     (void)state;
@@ -1295,30 +1344,6 @@ static void shared_tiles_have_room_and_tokens(void **state)
         assert_ok(cuda_gemm_with(device, row, &many.problem, &many.operands, NULL));
         assert_int_equal(noted.grid, 4);
         assert_int_equal(noted.arguments.tiles, 9);
-        /* A wave of tiles and more, of operands that the cache does not hold, is of clusters that keep pace. */
-        assert_int_equal(noted.arguments.pace, 0);
-        int64_t bytes = 2 * (3 * 256 + 3 * 128) * 1024;
-        int64_t cache = cuda_pretend_cache(device, bytes);
-        assert_int_equal(cache, 52428800);
-        assert_ok(cuda_gemm_with(device, row, &many.problem, &many.operands, NULL));
-        assert_int_equal(noted.arguments.pace, 0);
-        assert_int_equal(cuda_pretend_cache(device, bytes - 1), bytes);
-        uint32_t paces[3] = {0};
-        for (int i = 0; i < 3; ++i) {
-            assert_ok(cuda_gemm_with(device, row, &many.problem, &many.operands, NULL));
-            paces[i] = noted.arguments.pace;
-        }
-        assert_true(paces[0] && paces[1] && paces[2]);
-        assert_true(paces[0] != paces[1] && paces[1] != paces[2] && paces[2] != paces[0]);
-        cuda_pretend_cache(device, 0);
-        launch_shared(device, &many_plan, &many, &own);
-        assert_true(noted.arguments.pace != 0);
-        assert_ok(cuda_gemm_with(device, row, &few.problem, &few.operands, NULL));
-        assert_int_equal(noted.arguments.pace, 0);
-        const struct kernel *small = catalog_find("wgmma_bf16_tn_128x64");
-        assert_ok(cuda_gemm_with(device, small, &many.problem, &many.operands, NULL));
-        assert_true(noted.arguments.tiles > 4 && noted.arguments.pace == 0);
-        cuda_pretend_cache(device, cache);
         struct along_k most = along_k((int64_t)1 << 30, (int64_t)1 << 30, 64, somewhere);
         assert_refused(cuda_gemm_with(device, row, &most.problem, &most.operands, NULL), CARAT_UNSUPPORTED,
                        "would need 35184372088832 tiles, but a launch has at most 2147483647");
@@ -2326,6 +2351,7 @@ int main(void)
         test(the_device_describes_itself),
         test(other_devices_have_other_memory),
         test(an_older_device_has_kernels_too),
+        test(large_operands_have_clusters_keep_pace),
         test(shared_tiles_have_room_and_tokens),
         test(safe_product_shares_as_the_one_before),
         test(packs_are_one_wave),

@@ -425,8 +425,9 @@ static __device__ inline void produce(const tensor_gemm_arguments *arguments, sh
 #pragma unroll 1
         for (; steps > 0; --steps) {
 #if PACES
-            if ((steps & between_looks) == 0) {
-                keep_pace(launch, done - steps);
+            if ((steps & between_looks) == 0 && !keep_pace(launch, done - steps)) {
+                launch = 0;
+                between_looks = ~0u;
             }
 #endif
             uint32_t full = FULL(base, at.stage);
@@ -441,6 +442,11 @@ static __device__ inline void produce(const tensor_gemm_arguments *arguments, sh
                     mbarrier_arrive_address(full);
                 }
                 step_on(&at);
+#if PACES
+                if (launch != 0) {
+                    tell_progress(launch, done);
+                }
+#endif
                 break;
             }
 #endif

@@ -9,12 +9,15 @@
  *     progress    | launch, steps | launch, steps | ...       a word a cluster, which it alone writes
  *
  * This is a hint, by which no data is handed over. Nobody waits for a cluster that has not begun, whose word is another
- * launch's, nor for one that is through; and the slowest waits for none. Launches of one image at the same time overwrite each
- * other's words, and are then not kept together. A graph that is launched again finds the words of its last time, which say
- * that all are through.
+ * launch's, nor for one that is through; the slowest waits for none; and who has waited for long, as for a cluster that began
+ * late since another launch held its multiprocessors, goes on alone, and nobody waits for it any more. Launches of one image at the
+ * same time overwrite each other's words, and wait less. A graph that is launched again finds the words of its last time, which
+ * say that all are through.
  *
- * Where clusters share tiles' steps (wgmma_walk.h) one waits for sums of those of lower number at the end of its share, and they
- * hand them on at the beginning of theirs: who is no less far than the one that waits has done so.
+ * Where clusters share tiles' steps (wgmma_walk.h) one may wait at the end of its share for sums that others hand on behind the
+ * first piece of theirs. They do not wait for it there: shares differ by one step at the most, who waits has looked last less than
+ * two PACE_STEPS before the end of its share (or has said how far it is, where a tile is left alone), and a piece's last look is
+ * PACE_STEPS before the piece's end.
  */
 #ifndef CARAT_GEMM_WGMMA_PACE_H
 #define CARAT_GEMM_WGMMA_PACE_H
@@ -28,15 +31,18 @@
 #if PACES
 
 /*
- * Steps of TILE_K from one look to the next, a power of two: 8,000 to 16,000 cycles of the tensor unit, of which a look takes
- * some 2,000 of the producer's, whose stages are full meanwhile. And how many steps one may be ahead of the slowest: 2 to 4 KB
- * of each of some 4,000 rows that are in use.
+ * Steps of TILE_K from one look to the next, a power of two: 10,000 to 25,000 cycles of the tensor unit, of which a look takes
+ * some 2,000 of the producer's, whose stages are full meanwhile. And how many steps one may be ahead of the slowest: 1 to 4 KB
+ * of each of some 4,000 rows that are in use. Where a tile has fewer steps nobody looks.
  */
 #define PACE_STEPS (TILE_M * TILE_N > 128 * 128 ? 16 : 32)
 
+/* How often one looks before it goes on alone: some 0.2 ms, ten times what it takes for the steps between two looks. */
+#define PACE_LOOKS 256
+
 #define ALL_STEPS 0xffffffffu
 
-static __device__ uint64_t progress_of_clusters[PACE_CLUSTERS];
+static __device__ __align__(16) uint64_t progress_of_clusters[PACE_CLUSTERS];
 
 static __device__ inline void tell_progress(uint32_t launch, uint32_t steps)
 {
@@ -71,15 +77,24 @@ static __device__ inline uint32_t slowest_progress(uint32_t launch)
     return warp_min(slowest);
 }
 
-/* Says how many steps this cluster has begun, and waits while that is too many. */
-static __device__ inline void keep_pace(uint32_t launch, uint32_t steps)
+/*
+ * Says how many steps this cluster has begun, and waits while that is too many. 0 where it has waited for too long: it is
+ * not to look again.
+ */
+static __device__ inline int keep_pace(uint32_t launch, uint32_t steps)
 {
     tell_progress(launch, steps);
-    if (steps > PACE_STEPS) {
+    if (steps <= PACE_STEPS) {
+        return 1;
+    }
 #pragma unroll 1
-        while (slowest_progress(launch) < steps - PACE_STEPS) {
+    for (int looks = 0; looks < PACE_LOOKS; ++looks) {
+        if (slowest_progress(launch) >= steps - PACE_STEPS) {
+            return 1;
         }
     }
+    tell_progress(launch, ALL_STEPS);
+    return 0;
 }
 
 #endif

@@ -1,9 +1,9 @@
 /*
  * wgmma_plain.h - what the image for plain products takes for granted: a part of wgmma.cu.
  *
- * An image for everything has 36 to 315 KB of instructions. A tile that is stored as it was summed goes through some of
+ * An image for everything has 36 to 316 KB of instructions. A tile that is stored as it was summed goes through some of
  * them, here and there, each of which has to be fetched, and what else there could be to do is asked for. Most products
- * ask for nothing else, so rows with PLAIN=1 in the catalogue are compiled a second time with PLAIN=1: 10 to 33 KB. It is
+ * ask for nothing else, so rows with PLAIN=1 in the catalogue are compiled a second time with PLAIN=1: 10 to 34 KB. It is
  * launched where (see tensor_map.c)
  *
  *     alpha and the scales     are 1, and known to the host; beta is 0; no bias, no activation

@@ -401,13 +401,13 @@ static __device__ inline void pack_turned(operand_share share, uint4 *shared)
 #else
 
 /*
- * A thread turns over a square of elements in registers, of bytes a fourth of one, whose columns are all on their way at the
- * same time: a pack of each of four columns, of which it makes a word of each of 16 rows.
+ * A thread turns over a square of elements in registers, as many columns as a pack has elements, a few of them on their way at
+ * a time. Of bytes that would be four trips to memory, so it takes four columns, all at once, and makes a word of each of 16 rows:
  *
- *     memory      | column y      pack x |                     shared memory, row 16 x + r    | . | word y | . .
- *                 | column y + 1  pack x |        -->
- *                 | column y + 2  pack x |                     (the transpose, by lines)
- *                 | column y + 3  pack x |
+ *     memory      | column 4 y      pack x |                   shared memory, row 16 x + r    | . | word y | . .
+ *                 | column 4 y + 1  pack x |        -->
+ *                 | column 4 y + 2  pack x |                   (the transpose, by lines)
+ *                 | column 4 y + 3  pack x |
  */
 #if ELEMENT_BYTES == 1
 #define SQUARE_COLUMNS 4

@@ -36,8 +36,8 @@ carat_status cuda_kernel_query(struct device *device, const struct kernel *kerne
 bool cuda_kernel_is_loaded(struct device *device, const struct kernel *kernel, bool plain);
 
 /*
- * Has launches take the device's second-level cache for one of so many bytes, no two calls at the same time; what they took it
- * for before. Of larger operands clusters stay close to each other, see kernels/gemm/wgmma_pace.h.
+ * Sets how many bytes of second-level cache launches take the device to have, and returns what it was: for tests. Of operands
+ * that are larger clusters stay close to each other, see kernels/gemm/wgmma_pace.h. No other call may run meanwhile.
  */
 int64_t cuda_pretend_cache(struct device *device, int64_t bytes);
 

@@ -215,13 +215,14 @@ static bool is_plain(const struct kernel *kernel, const struct problem *product,
 
 /*
  * Whether the clusters should stay close to each other: where each has several tiles, and the cache that they share does not
- * hold A and B whole.
+ * hold A and B (of one problem) whole.
  */
 static bool wants_pace(const struct cuda_device *device, const struct kernel *kernel,
                        const struct problem *product, int64_t tiles, int64_t clusters)
 {
     double columns = (double)product->m + (double)product->n; /* of k */
-    double bytes = columns * (double)product->k * (double)carat_type_size(product->type_a);
+    int matrices = kernel->planes > 0 ? kernel->planes : 1;
+    double bytes = columns * (double)product->k * matrices * (double)carat_type_size(product->type_a);
     return kernel_keeps_pace(kernel) && tiles > clusters && clusters <= PACE_CLUSTERS &&
            bytes > (double)device->cache_bytes;
 }

@@ -384,7 +384,7 @@ static void check_images(const struct kernel *row)
 
 /*
  * Clusters that keep pace give the same bits as those that do not, from either image. Two waves of tiles and more, as problems
- * that share A and B, of as many steps as a cluster looks three times at where the others are.
+ * that share A and B, of as many steps as a cluster looks three times or more at where the others are.
  */
 static bool make_paced(const struct kernel *row, struct trial *trial)
 {
@@ -434,6 +434,59 @@ static void check_pace(const struct kernel *row)
     expect(same, "clusters that keep pace give the same bits");
 }
 
+/*
+ * Clusters that share tiles and keep pace, where a few tiles are refused: of those comes one step, after which a cluster has
+ * work for others again, sooner than they count on.
+ */
+static bool make_refused(int64_t index, const struct kernel *row, struct trial *trial)
+{
+    struct random random = random_of(row - carat_catalog, -200 - index);
+    int64_t clusters = kernel_clusters(row, &device->traits);
+    for (int attempt = 0; attempt < 64; attempt++) {
+        struct problem problem;
+        struct candidate way;
+        *trial = trial_of_row(&random, row);
+        carat_gemm_problem *p = &trial->problem;
+        int64_t tiles = clusters + random_between(&random, 1, clusters / 2);
+        int64_t side = random_between(&random, 4, 12);
+        p->m = side * row->tile_m * kernel_cluster_m(row);
+        p->n = ceiling(tiles, side) * row->tile_n * kernel_cluster_n(row);
+        p->k = row->tile_k * random_between(&random, 33, 125);
+        trial_random_placing(&random, trial);
+        trial_layout(trial, CARAT_COLUMN_MAJOR, attempt % 4, 0);
+        trial->range = RANGE_FEW_TINY;
+        trial->own_c = true;
+        trial->own_workspace = true;
+        trial->way = WAY_SHARED;
+        if (problem_check(p, &problem) == CARAT_OK && shared_way(&device->traits, &problem, row, &way)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void check_pace_of_refused(const struct kernel *row)
+{
+    struct lane *lane = crew_lane(crew, 0);
+    char why[1200];
+    for (int64_t index = 0; index < cases(16, 4); index++) {
+        struct trial trial;
+        if (!make_refused(index, row, &trial)) {
+            expect(false, "a row that shares tiles has a product of which some are refused");
+            return;
+        }
+        crew_watch(crew, 0, &trial);
+        bool same = lane_place(lane, &trial) == CARAT_OK && lane_run(lane, lane_stream(lane)) == CARAT_OK &&
+                    lane_keep(lane, why, sizeof(why));
+        int64_t cache = cuda_pretend_cache(device, 0);
+        same = same && lane_place(lane, &trial) == CARAT_OK &&
+               lane_run(lane, lane_stream(lane)) == CARAT_OK && lane_same(lane, why, sizeof(why));
+        cuda_pretend_cache(device, cache);
+        crew_watch(crew, 0, NULL);
+        expect(same, "clusters that keep pace give the same bits where tiles are refused");
+    }
+}
+
 static void check_row(const struct kernel *row)
 {
     bool rung = row->operation == OPERATION_LADDER;
@@ -461,6 +514,9 @@ static void check_row(const struct kernel *row)
     }
     if (kernel_keeps_pace(row) && option.number < 0 && time_left()) {
         check_pace(row);
+        if (row->planes == 2 && row->stream) {
+            check_pace_of_refused(row);
+        }
     }
     struct trial_tally before = group;
     int64_t cache = cuda_pretend_cache(device, 0); /* then clusters of small products keep pace too */

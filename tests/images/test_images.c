@@ -22,7 +22,9 @@
 #include <cmocka.h>
 #include <elf.h>
 
+#include "../../kernels/common/arguments.h"
 #include "catalog.h"
+#include "rows.h"
 
 #define FAT_MAGIC 0xba55ed50u
 #define ENTRY_ARCH_SPECIFIC 0x100000u /* of entry_header.flags: compiled for 90a, say, and not for 90 */
@@ -78,6 +80,7 @@ struct image {
 struct content {
     uint64_t code_bytes;
     uint64_t static_shared;
+    uint64_t global; /* memory of the image's own */
 };
 
 static struct image whole_image(const struct kernel *row)
@@ -181,7 +184,7 @@ static struct content check_elf(const struct image *image, uint32_t arch, struct
 {
     Elf64_Ehdr header;
     int kernels = 0;
-    struct content found = {0, 0};
+    struct content found = {0};
     struct span info = {NULL, 0};
     memcpy(&header, at(elf, 0, sizeof(header)), sizeof(header));
     assert_memory_equal(header.e_ident, ELFMAG, SELFMAG);
@@ -199,10 +202,15 @@ static struct content check_elf(const struct image *image, uint32_t arch, struct
         } else if (strncmp(name, ".nv.shared.", 11) == 0 && strcmp(name + 11, image->row->name) == 0) {
             /* As long as its alignment, it is what goes before the dynamic array, which the driver does not count. */
             found.static_shared = shdr.sh_size == shdr.sh_addralign ? 0 : shdr.sh_size;
+        } else if (strcmp(name, ".nv.global") == 0) {
+            assert_int_equal(shdr.sh_addralign, 16); /* its words are read by two */
+            found.global = shdr.sh_size;
         }
     }
     assert_int_equal(kernels, 1);
     assert_non_null(info.bytes);
+    /* Kernels whose clusters keep pace, and no others, have a word for each: host and kernel mean the same ones. */
+    assert_int_equal(found.global, kernel_keeps_pace(image->row) ? PACE_CLUSTERS * sizeof(uint64_t) : 0);
     check_resources(image, arch, info, found.static_shared);
     return found;
 }
@@ -219,7 +227,7 @@ static struct content check_code(const struct image *image, const struct entry_h
     }
     if (!decompress) {
         unread++;
-        return (struct content){0, 0};
+        return (struct content){0};
     }
     const void *packed = at(content, 0, entry->packed_bytes);
     unsigned char *bytes = malloc((size_t)entry->unpacked_bytes);
@@ -236,7 +244,7 @@ static struct content check_image(struct image image)
 {
     const struct kernel *row = image.row;
     struct fat_header fat;
-    struct content sum = {0, 0};
+    struct content sum = {0};
     bool found[TARGET_COUNT] = {false};
     int ptx = 0;
     int specific = 0;
