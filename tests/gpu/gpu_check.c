@@ -513,8 +513,9 @@ static void check_row(const struct kernel *row)
         check_images(row);
     }
     if (kernel_keeps_pace(row) && option.number < 0 && time_left()) {
-        check_pace(row);
-        if (row->planes == 2 && row->stream) {
+        if (row->planes == 0) {
+            check_pace(row);
+        } else { /* one that does not multiply alone */
             check_pace_of_refused(row);
         }
     }
