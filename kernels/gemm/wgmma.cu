@@ -29,7 +29,8 @@
  *     rows 1  |  tile of block 1      |  + other half
  *             +-----------------------+
  *
- * Blocks are persistent: while the consumers store one tile, the producer fills the stages for the next.
+ * Blocks are persistent: while the consumers store one tile, the producer fills the stages for the next. Of large operands
+ * clusters stay close to each other, for the cache's sake: see wgmma_pace.h.
  *
  * With TURNS=1 each consumer has tiles of its own, 64 rows, and multiplies in turn with the others: while one stores its
  * tile the next one's is multiplied. Both take their stages from one line, in which the producer fills them.

@@ -37,7 +37,7 @@
  */
 #define PACE_STEPS (TILE_M * TILE_N > 128 * 128 ? 16 : 32)
 
-/* How often one looks before it goes on alone: some 0.2 ms, ten times what it takes for the steps between two looks. */
+/* How often one looks before it goes on alone: some 0.2 ms, twenty times what the steps between two looks take. */
 #define PACE_LOOKS 256
 
 #define ALL_STEPS 0xffffffffu

@@ -356,6 +356,14 @@ static void expect_trials(const struct of_row *of, int64_t begin, int64_t count,
     }
 }
 
+/* Places a trial, runs it, and has a look at D: keeps it, or sees that it has the bits of what was kept. */
+static bool run_once(struct lane *lane, const struct trial *trial, bool look(struct lane *, char *, size_t))
+{
+    char why[1200];
+    return lane_place(lane, trial) == CARAT_OK && lane_run(lane, lane_stream(lane)) == CARAT_OK &&
+           look(lane, why, sizeof(why));
+}
+
 /*
  * Plain products have the same bits where the host does not know that they are plain. The first ones have several tiles a
  * cluster: they load the plain image, which nobody has before.
@@ -363,19 +371,16 @@ static void expect_trials(const struct of_row *of, int64_t begin, int64_t count,
 static void check_images(const struct kernel *row)
 {
     struct lane *lane = crew_lane(crew, 0);
-    char why[1200];
     for (int64_t index = 2; index >= 0; index--) {
         struct trial trial;
         if (!make_plain(index, row, &trial)) {
             continue; /* expect_trials() has said so where it has none at all */
         }
         crew_watch(crew, 0, &trial);
-        bool same = lane_place(lane, &trial) == CARAT_OK && lane_run(lane, lane_stream(lane)) == CARAT_OK &&
-                    lane_keep(lane, why, sizeof(why));
+        bool same = run_once(lane, &trial, lane_keep);
         expect(cuda_kernel_is_loaded(device, row, true), "the image for plain products has been launched");
         trial.scalars_on_device = true;
-        same = same && lane_place(lane, &trial) == CARAT_OK &&
-               lane_run(lane, lane_stream(lane)) == CARAT_OK && lane_same(lane, why, sizeof(why));
+        same = same && run_once(lane, &trial, lane_same);
         crew_watch(crew, 0, NULL);
         expect(same, "both images of a row give the same bits");
     }
@@ -414,20 +419,17 @@ static bool make_paced(const struct kernel *row, struct trial *trial)
 static void check_pace(const struct kernel *row)
 {
     struct lane *lane = crew_lane(crew, 0);
-    char why[1200];
     struct trial trial;
     if (!make_paced(row, &trial)) {
         expect(false, "a row whose clusters keep pace has a product for it");
         return;
     }
     crew_watch(crew, 0, &trial);
-    bool same = lane_place(lane, &trial) == CARAT_OK && lane_run(lane, lane_stream(lane)) == CARAT_OK &&
-                lane_keep(lane, why, sizeof(why));
+    bool same = run_once(lane, &trial, lane_keep);
     int64_t cache = cuda_pretend_cache(device, 0);
     for (int whole = 0; whole < 2; whole++) {
         trial.scalars_on_device = whole;
-        same = same && lane_place(lane, &trial) == CARAT_OK &&
-               lane_run(lane, lane_stream(lane)) == CARAT_OK && lane_same(lane, why, sizeof(why));
+        same = same && run_once(lane, &trial, lane_same);
     }
     cuda_pretend_cache(device, cache);
     crew_watch(crew, 0, NULL);
@@ -468,7 +470,6 @@ static bool make_refused(int64_t index, const struct kernel *row, struct trial *
 static void check_pace_of_refused(const struct kernel *row)
 {
     struct lane *lane = crew_lane(crew, 0);
-    char why[1200];
     for (int64_t index = 0; index < cases(16, 4); index++) {
         struct trial trial;
         if (!make_refused(index, row, &trial)) {
@@ -476,11 +477,9 @@ static void check_pace_of_refused(const struct kernel *row)
             return;
         }
         crew_watch(crew, 0, &trial);
-        bool same = lane_place(lane, &trial) == CARAT_OK && lane_run(lane, lane_stream(lane)) == CARAT_OK &&
-                    lane_keep(lane, why, sizeof(why));
+        bool same = run_once(lane, &trial, lane_keep);
         int64_t cache = cuda_pretend_cache(device, 0);
-        same = same && lane_place(lane, &trial) == CARAT_OK &&
-               lane_run(lane, lane_stream(lane)) == CARAT_OK && lane_same(lane, why, sizeof(why));
+        same = same && run_once(lane, &trial, lane_same);
         cuda_pretend_cache(device, cache);
         crew_watch(crew, 0, NULL);
         expect(same, "clusters that keep pace give the same bits where tiles are refused");
