@@ -20,7 +20,7 @@ static const double LONG_REGION_SECONDS = 20e-3;
 static const double SLOW_CORE = 8e9;
 
 /* A region that takes longer is not repeated. */
-static const double LONGEST_REPEATED = 0.5;
+static const double LONGEST_REPEATED = MEASURE_LONGEST_TURN;
 
 /* Calls whose host time is taken together, no more of them than a launch queue takes in; and how often. */
 enum { MOST_HOST_CALLS = 64, FEWEST_HOST_CALLS = 8, HOST_BATCHES = 9 };
@@ -155,13 +155,14 @@ static carat_status check(struct entry *entry, const struct references *referenc
     return CARAT_OK;
 }
 
-/* How many calls make a region: round all sets, and more where that is short; fewer where it is long. */
-static int calls_of_region(double one, int sets)
+/* How many calls make a region: round all sets, and more where that is short, or the turn long; fewer where it is long. */
+static int calls_of_region(double one, int sets, double turn)
 {
-    int passes = 1 + (int)(REGION_SECONDS / (one * sets));
+    int passes = 1 + (int)(fmax(REGION_SECONDS, turn) / (one * sets));
     double calls = (double)sets * passes;
-    if (one * calls > LONG_REGION_SECONDS) {
-        calls = LONG_REGION_SECONDS / one;
+    double most = fmax(LONG_REGION_SECONDS, turn);
+    if (one * calls > most) {
+        calls = most / one;
     }
     return calls < 1 ? 1 : calls > MOST_CALLS ? MOST_CALLS : (int)calls;
 }
@@ -191,7 +192,7 @@ static carat_status make_ready(struct entry *entry, const struct measure_options
     double one = 0;
     CARAT_TRY(timer_products(timer, entry->contender, &entry->workload, 0, probes, &one, NULL));
     one = one / probes > 1e-7 ? one / probes : 1e-7;
-    entry->calls = calls_of_region(one, sets);
+    entry->calls = calls_of_region(one, sets, options->turn);
     double region = one * entry->calls;
     if (region > LONGEST_REPEATED) { /* this was the one run that there is time for */
         entry->calls = 1;

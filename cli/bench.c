@@ -518,6 +518,7 @@ int command_bench(int argc, char **argv)
     const char *json_path = NULL;
     const char *device = "auto";
     double seconds = 0.4;
+    double turn = 0;
     int64_t rounds = 20;
     bool summary_only = false;
     bool every_row = false;
@@ -611,6 +612,12 @@ int command_bench(int argc, char **argv)
          .target = &rounds,
          .value = "N",
          .help = "rounds at most, whose median is the time (20)"},
+        {.name = "--turn",
+         .kind = OPTION_AMOUNT,
+         .target = &turn,
+         .value = "S",
+         .help = "let a contender have the device for so long in a round, as calls and again as replays,\n"
+                 "so that each runs at the clock that its own power allows (0: until its time is known)"},
         {.name = "--ceilings",
          .kind = OPTION_TEXT,
          .target = &request.ceilings_path,
@@ -695,6 +702,9 @@ int command_bench(int argc, char **argv)
     if (seconds <= 0 || rounds < 1) {
         return usage_error(argv[0], "--time-limit and --repeat must be more than 0");
     }
+    if (turn < 0 || turn > MEASURE_LONGEST_TURN) {
+        return usage_error(argv[0], "--turn is %g, but should be 0 to %g seconds", turn, MEASURE_LONGEST_TURN);
+    }
     if (rounds > MEASURE_MOST_ROUNDS) {
         return usage_error(argv[0], "--repeat is %lld, but should be at most %d", (long long)rounds,
                            MEASURE_MOST_ROUNDS);
@@ -705,6 +715,7 @@ int command_bench(int argc, char **argv)
     struct bench bench = {
         .measure = {.seconds = seconds,
                     .rounds = rounds > 1000 ? 1000 : (int)rounds,
+                    .turn = turn,
                     .check_budget = 1 << 25,
                     .input = input},
         .table = json_path && strcmp(json_path, "-") == 0 ? stderr : stdout,

@@ -251,6 +251,15 @@ class Bench(Case):
         self.assertIsNone(timed["openblas"]["graph_time_us"])
         self.assertEqual(timed["carat"]["dtype"], "s8")
 
+    def test_a_long_turn_has_more_calls(self):
+        calls = []
+        for turn in ("0", "0.1"):
+            self.bench("--shapes", self.shapes, "--device", "cpu", "--filter", "f32", "--turn", turn, "--ceilings",
+                       self.ceilings, "--against", "openblas")
+            calls.append(min(line["calls"] for line in self.lines("out.json")
+                             if line["kind"] == "result" and line["outcome"] == "timed"))
+        self.assertGreater(calls[1], 4 * calls[0])
+
     def test_who_is_wrong_gets_no_time(self):
         done = self.bench("--shapes", self.shapes, "--device", "cpu", "--against", "blas:" + WRONG_CBLAS,
                           "--filter", "f32", code=1)
@@ -307,6 +316,8 @@ class Bench(Case):
             ["--shapes", self.shapes, "--time-limit", "0"],
             ["--shapes", self.shapes, "--repeat", "0"],
             ["--shapes", self.shapes, "--repeat", "101"],
+            ["--shapes", self.shapes, "--turn", "-0.1"],
+            ["--shapes", self.shapes, "--turn", "0.6"],
             ["--shapes", self.shapes, "--time-limit", "nan"],
             ["--shapes", self.shapes, "--input", "wide"],
             ["--shapes", self.shapes, "--input", "exponents", "--every-row"],
