@@ -703,7 +703,8 @@ int command_bench(int argc, char **argv)
         return usage_error(argv[0], "--time-limit and --repeat must be more than 0");
     }
     if (turn < 0 || turn > MEASURE_LONGEST_TURN) {
-        return usage_error(argv[0], "--turn is %g, but should be 0 to %g seconds", turn, MEASURE_LONGEST_TURN);
+        return usage_error(argv[0], "--turn is %g, but should be 0 to %g seconds", turn,
+                           MEASURE_LONGEST_TURN);
     }
     if (rounds > MEASURE_MOST_ROUNDS) {
         return usage_error(argv[0], "--repeat is %lld, but should be at most %d", (long long)rounds,

@@ -41,6 +41,9 @@
  * With SHARES_K=1 both consumers multiply the same tile, each every other step of its k, and one adds the other's sums to its
  * own: where rows are fetched a tile of 64 of them has instructions of twice as many columns then.
  *
+ * With TRANSPOSES=1 columns of other types may lie across too: the warps beside the producer's turn them in shared memory, see
+ * wgmma_transpose.h.
+ *
  * With STREAM=1 the tiles that would make up a last, partly idle wave can be dealt out by their steps of k instead,
  * each cluster an equal share ("stream-K", Osama et al., PPoPP 2023): see wgmma_walk.h.
  *
@@ -122,6 +125,9 @@
 #ifndef SHARES_K
 #define SHARES_K 0
 #endif
+#ifndef TRANSPOSES
+#define TRANSPOSES 0
+#endif
 #define CONSUMERS_OF_TILE (TURNS || SHARES_K ? 1 : CONSUMERS)
 #define FIRST_ROW(consumer) (TURNS || SHARES_K ? 0 : (consumer)*64)
 #define STORES_TILES(consumer) (!SHARES_K || (consumer) == 0)
@@ -134,7 +140,7 @@
 #else
 #define WGMMA_A_ACROSS 0
 #endif
-#if COLUMNS_ACROSS
+#if COLUMNS_ACROSS && !TRANSPOSES
 #define WGMMA_B_ACROSS 1
 #else
 #define WGMMA_B_ACROSS 0
@@ -160,7 +166,13 @@
 #define K_BYTES (TILE_K * (int)sizeof(element))   /* of k in a stage: the rows of operands along k */
 #define STEPS (K_BYTES / 32)                      /* instructions along k in a stage */
 /* Columns that lie across come in whole boxes, of the last of which the instruction may use a part only. */
-#define COLUMNS_LOADED (COLUMNS_ACROSS ? (WGMMA_N + ACROSS - 1) / ACROSS * ACROSS : WGMMA_N)
+#if TRANSPOSES && HAS_8_BITS && WGMMA_N == 64
+#define BOX_COLUMNS 64 /* bytes that are transposed may come in boxes half as wide */
+#else
+#define BOX_COLUMNS ACROSS
+#endif
+#define BOXES_OF(count) (BOX_COLUMNS < ACROSS ? ((count) + ACROSS - 1) / ACROSS : (count) / ACROSS)
+#define COLUMNS_LOADED (COLUMNS_ACROSS ? (WGMMA_N + BOX_COLUMNS - 1) / BOX_COLUMNS * BOX_COLUMNS : WGMMA_N)
 #define ROWS_BYTES (TILE_ROWS * K_BYTES)         /* a stage's rows of k, a plane, ... */
 #define COLUMNS_BYTES (COLUMNS_LOADED * K_BYTES) /* ... and its columns */
 
@@ -245,10 +257,13 @@ static_assert(TILE_ROWS == 64 * CONSUMERS_OF_TILE, "a consumer has 64 rows");
 #error "whole tiles alone are taken in turn, of sums that stay where they are"
 #endif
 static_assert(THREADS_X == WARPGROUP * (CONSUMERS + 1), "one more warpgroup for the producer");
-static_assert(sizeof(element) == 2 || !COLUMNS_ACROSS, "only columns of 16-bit types may lie across");
+static_assert(sizeof(element) == 2 || COLUMNS_ACROSS == TRANSPOSES,
+              "the instruction reads 16-bit types alone across");
+static_assert(!TRANSPOSES || (HAS_8_BITS ? WGMMA_N == BOX_COLUMNS : WGMMA_N % BOX_COLUMNS == 0),
+              "whole boxes are transposed, of bytes one");
 static_assert(!ROWS_IN_PAIRS || TILE_ROWS == ROW_BYTES, "8-bit rows that lie across are one box");
 static_assert(!FETCHES_ROWS || CONSUMERS == 2, "while a warpgroup fetches the other multiplies");
-#if SHARES_K && (!FETCHES_ROWS || STREAM || CLUSTER > 1 || TURNS || STAGES % 2 != 0)
+#if SHARES_K && (!FETCHES_ROWS || STREAM || CLUSTER > 1 || TURNS || TRANSPOSES || STAGES % 2 != 0)
 #error "steps in turn are of whole tiles with fetched rows, and of every other stage"
 #endif
 #if SHARES_ROWS && CLUSTER == 1
@@ -277,6 +292,9 @@ typedef struct shared_memory {
 #endif
     uint64_t full[STAGES];
     uint64_t empty[STAGES];
+#if TRANSPOSES
+    uint64_t turned[STAGES]; /* full, and columns lie along k */
+#endif
 } shared_memory;
 
 static_assert(__builtin_offsetof(shared_memory, stages) == 0 &&
@@ -292,6 +310,7 @@ static_assert(sizeof(shared_memory) == SHARED_BYTES, "the row says how much shar
  *
  *     walk      which tiles and steps of k, in what order
  *     pace      how clusters stay close to each other
+ *     transpose columns that lie across, turned between the engine and the consumers
  *     moves     from the unit's sums of a stage to those of the tile
  *     values    from sums to D's values
  *     buffer    from values to a buffer in shared memory, and out of it
@@ -322,7 +341,7 @@ static __device__ inline void load_rows(uint32_t to, const tensor_map *map, uint
         }
         return;
     }
-    for (int box = 0; box < count / ACROSS; ++box) {
+    for (int box = 0; box < BOXES_OF(count); ++box) {
         uint32_t at = to + (uint32_t)(box * TILE_K * ROW_BYTES);
         if (blocks == 1) {
             tensor_load(at, map, barrier, first + box * ACROSS, k, plane);
@@ -339,7 +358,7 @@ static __device__ inline void load_rows(uint32_t to, const tensor_map *map, uint
  */
 static __device__ inline int own_share(int count, int across, int blocks, uint32_t rank)
 {
-    const int unit = across ? ACROSS : count / blocks;
+    const int unit = across ? (count < ACROSS ? count : ACROSS) : count / blocks;
     return (int)rank * (count / unit) / blocks * unit;
 }
 
@@ -352,6 +371,11 @@ static __device__ inline int own_share(int count, int across, int blocks, uint32
 #define EMPTY(base, number) ((base) + (uint32_t) __builtin_offsetof(shared_memory, empty) + (number)*8u)
 #define ROWS_OF(stage, plane) ((stage) + (uint32_t)((plane)*ROWS_BYTES))
 #define COLUMNS_OF(stage, plane) ((stage) + (uint32_t)(PLANES * ROWS_BYTES + (plane)*COLUMNS_BYTES))
+#define TURNED_BEHIND_FULL                                                                                   \
+    (uint32_t)(__builtin_offsetof(shared_memory, turned) - __builtin_offsetof(shared_memory, full))
+#define TRANSPOSERS 3 /* warps of the producer's warpgroup */
+
+#include "wgmma_transpose.h"
 
 /*
  * One thread loads everything. The others of its warp go along, so that all of the warp works with the same numbers, as
@@ -498,7 +522,7 @@ static __device__ inline operand_places places_of(shared_memory *shared, int con
     operand_places places;
     /* 64 rows are 64 * K_BYTES either way: of k each, or boxes of TILE_K rows where they lie across. */
     places.rows = place_of_operand(shared->stages[0].rows[0] + FIRST_ROW(consumer) * K_BYTES, ROWS_ACROSS);
-    places.columns = place_of_operand(shared->stages[0].columns[0], COLUMNS_ACROSS);
+    places.columns = place_of_operand(shared->stages[0].columns[0], COLUMNS_ACROSS && !TRANSPOSES);
     places.full = keep(shared_address(shared->full));
     return places;
 }
@@ -620,7 +644,7 @@ static __device__ inline void multiply_stage(wgmma_sum sum[WGMMA_SUMS], operand_
                                              uint32_t number, int accumulate)
 {
     const uint32_t rows_step = ROWS_ACROSS ? 16 * ROW_BYTES : 32;
-    const uint32_t columns_step = COLUMNS_ACROSS ? 16 * ROW_BYTES : 32;
+    const uint32_t columns_step = COLUMNS_ACROSS && !TRANSPOSES ? 16 * ROW_BYTES : 32;
     uint64_t rows = wgmma_advance_by(places.rows, number, sizeof(stage));
     uint64_t columns = wgmma_advance_by(places.columns, number, sizeof(stage));
     /* Planes whose numbers have the largest sum come first: their products are the smallest. */
@@ -664,6 +688,18 @@ static __device__ inline void release(operand_places places, uint32_t number)
 static __device__ inline void await_stage(operand_places places, position at)
 {
     mbarrier_wait_address(places.full + at.stage * (uint32_t)sizeof(uint64_t), at.parity);
+}
+
+/* Waits until it may be multiplied, which is later where columns are transposed. */
+static __device__ inline void await_columns(operand_places places, position at)
+{
+#if TRANSPOSES
+    at.stage += TURNED_BEHIND_FULL / (uint32_t)sizeof(uint64_t);
+    await_stage(places, at);
+#else
+    (void)places;
+    (void)at;
+#endif
 }
 
 /* What a consumer has at hand. */
@@ -847,6 +883,7 @@ static __device__ inline void hand_turn_on(const consumer_state *self)
 static __device__ __forceinline__ void start_step(wgmma_sum sum[WGMMA_SUMS], const consumer_state *self)
 {
     await_stage(self->places, self->at);
+    await_columns(self->places, self->at);
     wgmma_fence();
     multiply_stage(sum, self->places, self->at.stage, 1);
 }
@@ -880,6 +917,7 @@ static __device__ __forceinline__ uint32_t start_part(wgmma_sum part[WGMMA_SUMS]
 {
     uint32_t stage = self->at.stage;
     await_stage(self->places, self->at);
+    await_columns(self->places, self->at);
     wgmma_hold(part);
     wgmma_fence();
     multiply_stage(part, self->places, stage, 0);
@@ -1160,6 +1198,7 @@ static __device__ __forceinline__ void sum_products(wgmma_sum sum[WGMMA_SUMS], c
         uint32_t words[STEPS][4];
         uint32_t stage = self->at.stage;
         order_rows(words, loaded);
+        await_columns(self->places, self->at);
 #if MOVES_SUMS
         wgmma_hold(part);
 #endif
@@ -1475,9 +1514,9 @@ static __device__ inline int reads_operands(const gemm_arguments *gemm)
     return __shfl_sync(0xffffffffu, !alpha_is_zero(gemm->alpha, gemm->epilogue.result_type), 0);
 }
 
-/* Registers a thread, of 168 for each when the block begins; a producer of planes wants more. */
-#define PRODUCER_REGISTERS (PLANES > 1 ? 56 : 24)
-#define CONSUMER_REGISTERS (PLANES > 1 ? 224 : 240)
+/* Registers a thread, of 168 for each when the block begins; a producer of planes wants more, and so do transposers. */
+#define PRODUCER_REGISTERS (TRANSPOSES || PLANES > 1 ? 56 : 24)
+#define CONSUMER_REGISTERS (TRANSPOSES || PLANES > 1 ? 224 : 240)
 
 #define KERNEL_CLUSTER __cluster_dims__(CLUSTER, 1, 1)
 #define THREADS_THAT_MEET (32 + CONSUMERS * WARPGROUP) /* the producer's warp and the consumers */
@@ -1503,6 +1542,9 @@ static __device__ inline void make_barriers(const tensor_gemm_arguments *argumen
             /* Who loads arrives, and who writes factors. */
             mbarrier_init(&shared->full[s], SCALED ? 1 + BLOCKS_OF_TILE : 1);
             mbarrier_init(&shared->empty[s], CONSUMERS_OF_TILE * CLUSTER * RELEASES);
+#if TRANSPOSES
+            mbarrier_init(&shared->turned[s], TRANSPOSERS);
+#endif
         }
         mbarrier_init_fence();
         tensor_map_prefetch(&arguments->a);
@@ -1514,6 +1556,9 @@ static __device__ inline void make_barriers(const tensor_gemm_arguments *argumen
     __syncwarp();
     if (CLUSTER == 1) {
         barrier_arrive(0, THREADS_THAT_MEET);
+#if TRANSPOSES
+        barrier_arrive(TRANSPOSERS_BEGIN, WARPGROUP);
+#endif
     }
 }
 
@@ -1546,6 +1591,15 @@ KERNEL __launch_bounds__(THREADS_X, 1) KERNEL_CLUSTER
             }
             __syncwarp();
         }
+#if TRANSPOSES
+        if (warp > 0) {
+            if (CLUSTER == 1) {
+                barrier_sync(TRANSPOSERS_BEGIN, WARPGROUP);
+            }
+            transpose(&arguments, shared, keep(shared_address(shared)), (uint32_t)warp - 1,
+                      reads_operands(&arguments.gemm));
+        }
+#endif
         if (CLUSTER > 1) {
             cluster_arrive();
         }

@@ -35,7 +35,7 @@ static __device__ inline void turn_over(pack square[PACK])
 #define PER_WORD (4 / ELEMENT_BYTES)
 
 /* The small square of word w in the columns from `first` on. */
-static __device__ inline void turn_small_square(pack square[PACK], int first, int w)
+static __device__ inline void turn_small_square(pack *square, int first, int w)
 {
 #if PER_WORD == 2
     uint32_t x = square[first].word[w];

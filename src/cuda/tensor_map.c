@@ -67,20 +67,26 @@ static carat_status make_map(struct cuda_device *device, const struct boxed *mat
 }
 
 /*
- * An operand: boxes of TILE_K elements of k, which are 128 bytes or 64, by `wide` rows where it runs along k, else of 128
- * bytes by TILE_K. Each plane is a problem of the map.
+ * An operand, of which a tile has `wide` rows and each block of a cluster loads its share: boxes of TILE_K elements of k, 128
+ * bytes or 64, by that many rows where it runs along k, else of 128 bytes by TILE_K; of 64 where the kernel transposes so
+ * many. Each plane is a problem of the map.
  */
 static struct boxed operand_of(const struct kernel *kernel, const void *address, struct extent extent,
-                               carat_type type, bool along_k, int64_t wide)
+                               carat_type type, bool along_k, int64_t wide, int64_t sharers)
 {
-    bool narrow = along_k && kernel->tile_k * (int64_t)extent.element_bytes < ROW_BYTES;
+    int64_t across = ROW_BYTES / (int64_t)extent.element_bytes;
+    if (kernel->transposes && wide < across) {
+        across = wide;
+    }
+    int64_t row = along_k ? kernel->tile_k : across;
+    bool narrow = row * (int64_t)extent.element_bytes < ROW_BYTES;
     struct boxed matrix = {
         .address = address,
         .extent = extent,
         .type = type,
         .rounded = type == CARAT_F32,
-        .box_rows = along_k ? kernel->tile_k : ROW_BYTES / (int64_t)extent.element_bytes,
-        .box_columns = along_k ? wide : kernel->tile_k,
+        .box_rows = row,
+        .box_columns = along_k ? wide / sharers : kernel->tile_k,
         .swizzle = narrow ? CU_TENSOR_MAP_SWIZZLE_64B : CU_TENSOR_MAP_SWIZZLE_128B,
     };
     if (kernel->planes > 0) {
@@ -128,9 +134,9 @@ static carat_status make_maps(struct cuda_device *device, const struct kernel *k
 {
     /* The blocks of a cluster load their shares of what they have in common. */
     struct boxed a = operand_of(kernel, gemm->a, problem_extent_a(product), product->type_a, product->trans_a,
-                                kernel->tile_m / kernel_cluster_n(kernel));
+                                kernel->tile_m, kernel_cluster_n(kernel));
     struct boxed b = operand_of(kernel, gemm->b, problem_extent_b(product), product->type_b,
-                                !product->trans_b, kernel->tile_n / kernel_cluster_m(kernel));
+                                !product->trans_b, kernel->tile_n, kernel_cluster_m(kernel));
     struct boxed d = destination_of(kernel, product, gemm);
     /* What the engine stores ends at whole pieces of 16 bytes, were it beyond the matrix. */
     bool whole = d.extent.rows * (int64_t)d.extent.element_bytes % MAP_ALIGNMENT == 0;
@@ -214,7 +220,7 @@ static bool is_plain(const struct kernel *kernel, const struct problem *product,
 /* ---- Pace ---- */
 
 /*
- * Whether the clusters should stay close to each other: where each has several tiles, and the cache that they share does not
+ * Whether the clusters of whole tiles should stay close to each other: where each has several, and the cache that they share does not
  * hold A and B (of one problem) whole.
  */
 static bool wants_pace(const struct cuda_device *device, const struct kernel *kernel,
@@ -260,7 +266,7 @@ carat_status tensor_launch(struct cuda_device *device, const struct kernel *kern
     if (kernel->operation == OPERATION_LADDER || (stream_tiles == 0 && tiles < clusters)) {
         clusters = tiles;
     }
-    if (wants_pace(device, kernel, product, tiles, clusters)) {
+    if (stream_tiles == 0 && wants_pace(device, kernel, product, tiles, clusters)) {
         arguments.pace = (uint32_t)next_token(device);
     }
     int64_t blocks = clusters * kernel_cluster_blocks(kernel);

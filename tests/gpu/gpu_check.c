@@ -437,8 +437,8 @@ static void check_pace(const struct kernel *row)
 }
 
 /*
- * Clusters that share tiles and keep pace, where a few tiles are refused: of those comes one step, after which a cluster has
- * work for others again, sooner than they count on.
+ * Clusters that keep pace where a few tiles are refused: of those comes one step, after which a cluster is further on than the
+ * others count on.
  */
 static bool make_refused(int64_t index, const struct kernel *row, struct trial *trial)
 {
@@ -449,7 +449,7 @@ static bool make_refused(int64_t index, const struct kernel *row, struct trial *
         struct candidate way;
         *trial = trial_of_row(&random, row);
         carat_gemm_problem *p = &trial->problem;
-        int64_t tiles = clusters + random_between(&random, 1, clusters / 2);
+        int64_t tiles = 2 * clusters + random_between(&random, 1, clusters / 2);
         int64_t side = random_between(&random, 4, 12);
         p->m = side * row->tile_m * kernel_cluster_m(row);
         p->n = ceiling(tiles, side) * row->tile_n * kernel_cluster_n(row);
@@ -459,8 +459,8 @@ static bool make_refused(int64_t index, const struct kernel *row, struct trial *
         trial->range = RANGE_FEW_TINY;
         trial->own_c = true;
         trial->own_workspace = true;
-        trial->way = WAY_SHARED;
-        if (problem_check(p, &problem) == CARAT_OK && shared_way(&device->traits, &problem, row, &way)) {
+        trial->way = WAY_WHOLE;
+        if (problem_check(p, &problem) == CARAT_OK && whole_way(&device->traits, &problem, row, &way)) {
             return true;
         }
     }
@@ -473,7 +473,7 @@ static void check_pace_of_refused(const struct kernel *row)
     for (int64_t index = 0; index < cases(16, 4); index++) {
         struct trial trial;
         if (!make_refused(index, row, &trial)) {
-            expect(false, "a row that shares tiles has a product of which some are refused");
+            expect(false, "a row of planes has a product of which some tiles are refused");
             return;
         }
         crew_watch(crew, 0, &trial);

@@ -504,12 +504,16 @@ static carat_status choose_any(const struct lane *lane, const struct problem *pr
     return plan_of_candidate(traits, problem, &pick.picked, plan);
 }
 
-static carat_status choose_shared(const struct lane *lane, const struct problem *problem, struct plan *plan)
+typedef bool find_way(const struct device_traits *traits, const struct problem *problem,
+                      const struct kernel *row, struct candidate *way);
+
+static carat_status choose_of_row(const struct lane *lane, const struct problem *problem, find_way *find,
+                                  struct plan *plan)
 {
     const struct device_traits *traits = &lane->device->traits;
     struct candidate way;
-    return shared_way(traits, problem, lane->trial.row, &way) ? plan_of_candidate(traits, problem, &way, plan)
-                                                              : CARAT_UNSUPPORTED;
+    return find(traits, problem, lane->trial.row, &way) ? plan_of_candidate(traits, problem, &way, plan)
+                                                        : CARAT_UNSUPPORTED;
 }
 
 /* Makes the plan of the trial that was placed, where it is not the library's choice. */
@@ -519,7 +523,9 @@ static carat_status choose(struct lane *lane, const struct problem *problem)
     case WAY_PACKED:
         return plan_choose_packed(&lane->device->traits, problem, &lane->plan);
     case WAY_SHARED:
-        return choose_shared(lane, problem, &lane->plan);
+        return choose_of_row(lane, problem, shared_way, &lane->plan);
+    case WAY_WHOLE:
+        return choose_of_row(lane, problem, whole_way, &lane->plan);
     default:
         return choose_any(lane, problem, &lane->plan);
     }
@@ -909,7 +915,8 @@ enum outcome lane_try(struct lane *lane, const struct trial *trial, int runs, ch
     carat_status status = lane_place(lane, trial);
     if (status == CARAT_OK) {
         status = lane_run(lane, lane->stream);
-        if (status == CARAT_UNSUPPORTED && trial->way != WAY_LIBRARY && trial->way != WAY_SHARED) {
+        if (status == CARAT_UNSUPPORTED && trial->way != WAY_LIBRARY && trial->way != WAY_SHARED &&
+            trial->way != WAY_WHOLE) {
             snprintf(why, why_size, "%s", carat_last_message());
             return OUTCOME_SKIPPED;
         }

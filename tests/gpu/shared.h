@@ -8,9 +8,11 @@
 #include "plan.h"
 #include "trial.h"
 
-/* The way in which a row shares a problem's tiles, A and B where they lie; false where it does not. */
+/* The way in which a row shares a problem's tiles, or the one of whole tiles and K; A and B where they lie. False: there is none. */
 bool shared_way(const struct device_traits *traits, const struct problem *problem, const struct kernel *row,
                 struct candidate *way);
+bool whole_way(const struct device_traits *traits, const struct problem *problem, const struct kernel *row,
+               struct candidate *way);
 
 /* As few tiles as are ever shared, and a short K; or up to two waves and more of them. */
 enum shared_size { SHARED_LEAST, SHARED_MOST };

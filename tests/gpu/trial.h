@@ -17,9 +17,9 @@ enum place { PLACE_DEVICE, PLACE_PINNED, PLACE_PAGEABLE, PLACE_COUNT };
 /*
  * How it is computed: as the library chooses, by one row of the catalogue alone, with A and B packed, in any one
  * of the ways that the library looks at (of the row's, where one is given), whatever it thinks of it, or by a row
- * whose clusters share tiles.
+ * whose clusters share tiles, or have each its own and all of K.
  */
-enum way { WAY_LIBRARY, WAY_ROW, WAY_PACKED, WAY_ANY, WAY_SHARED };
+enum way { WAY_LIBRARY, WAY_ROW, WAY_PACKED, WAY_ANY, WAY_SHARED, WAY_WHOLE };
 
 enum scales { SCALES_NONE, SCALES_HOST, SCALES_DEVICE };
 
@@ -41,7 +41,7 @@ enum range {
 struct trial {
     carat_gemm_problem problem; /* leading dimensions filled in */
     enum way way;
-    const struct kernel *row; /* WAY_ROW, WAY_ANY, WAY_SHARED; else NULL */
+    const struct kernel *row; /* WAY_ROW, WAY_ANY, WAY_SHARED, WAY_WHOLE; else NULL */
     uint64_t seed;            /* of its elements */
     double alpha;
     double beta;
