@@ -20,7 +20,7 @@ static const double LONG_REGION_SECONDS = 20e-3;
 static const double SLOW_CORE = 8e9;
 
 /* A region that takes longer is not repeated. */
-static const double LONGEST_REPEATED = MEASURE_LONGEST_TURN;
+static const double LONGEST_REPEATED = 2 * MEASURE_LONGEST_TURN;
 
 /* Calls whose host time is taken together, no more of them than a launch queue takes in; and how often. */
 enum { MOST_HOST_CALLS = 64, FEWEST_HOST_CALLS = 8, HOST_BATCHES = 9 };
@@ -162,7 +162,7 @@ static int calls_of_region(double one, int sets, double turn)
     double calls = (double)sets * passes;
     double most = fmax(LONG_REGION_SECONDS, turn);
     if (one * calls > most) {
-        calls = most / one;
+        calls = turn > 0 ? ceil(most / one) : most / one;
     }
     return calls < 1 ? 1 : calls > MOST_CALLS ? MOST_CALLS : (int)calls;
 }

@@ -24,9 +24,9 @@ enum { MEASURE_MOST_ROUNDS = 100 };
 #define MEASURE_LONGEST_TURN 0.5
 
 struct measure_options {
-    double seconds; /* about how long one contender may be timed on one problem */
-    int rounds;     /* at most; more than MEASURE_MOST_ROUNDS count as so many */
-    double turn;    /* seconds that a contender has the device in a round, at least; 0: as little as tells */
+    double seconds;       /* about how long one contender may be timed on one problem */
+    int rounds;           /* at most; more than MEASURE_MOST_ROUNDS count as so many */
+    double turn;          /* seconds of a round, about, that are a contender's; 0: as few as tell */
     int64_t check_budget; /* multiply-adds of the reference of one problem */
     enum accuracy_family input;
 };

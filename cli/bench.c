@@ -702,9 +702,13 @@ int command_bench(int argc, char **argv)
     if (seconds <= 0 || rounds < 1) {
         return usage_error(argv[0], "--time-limit and --repeat must be more than 0");
     }
-    if (turn < 0 || turn > MEASURE_LONGEST_TURN) {
+    if (turn > MEASURE_LONGEST_TURN) {
         return usage_error(argv[0], "--turn is %g, but should be 0 to %g seconds", turn,
                            MEASURE_LONGEST_TURN);
+    }
+    if (turn > 0 && (every_row || !(request.shapes || request.random || request.epilogues))) {
+        return usage_error(argv[0],
+                           "--turn goes with --shapes, --random and --epilogues, and not with --every-row");
     }
     if (rounds > MEASURE_MOST_ROUNDS) {
         return usage_error(argv[0], "--repeat is %lld, but should be at most %d", (long long)rounds,

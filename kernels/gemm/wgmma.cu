@@ -165,13 +165,13 @@
 #define ACROSS (ROW_BYTES / (int)sizeof(element)) /* elements of a row where they lie across */
 #define K_BYTES (TILE_K * (int)sizeof(element))   /* of k in a stage: the rows of operands along k */
 #define STEPS (K_BYTES / 32)                      /* instructions along k in a stage */
-/* Columns that lie across come in whole boxes, of the last of which the instruction may use a part only. */
 #if TRANSPOSES && HAS_8_BITS && WGMMA_N == 64
-#define BOX_COLUMNS 64 /* bytes that are transposed may come in boxes half as wide */
+#define BOX_COLUMNS 64 /* bytes that are transposed may come in a box half as wide as others */
 #else
 #define BOX_COLUMNS ACROSS
 #endif
 #define BOXES_OF(count) (BOX_COLUMNS < ACROSS ? ((count) + ACROSS - 1) / ACROSS : (count) / ACROSS)
+/* Columns that lie across come in whole boxes, of the last of which the instruction may use a part only. */
 #define COLUMNS_LOADED (COLUMNS_ACROSS ? (WGMMA_N + BOX_COLUMNS - 1) / BOX_COLUMNS * BOX_COLUMNS : WGMMA_N)
 #define ROWS_BYTES (TILE_ROWS * K_BYTES)         /* a stage's rows of k, a plane, ... */
 #define COLUMNS_BYTES (COLUMNS_LOADED * K_BYTES) /* ... and its columns */
@@ -261,6 +261,8 @@ static_assert(sizeof(element) == 2 || COLUMNS_ACROSS == TRANSPOSES,
               "the instruction reads 16-bit types alone across");
 static_assert(!TRANSPOSES || (HAS_8_BITS ? WGMMA_N == BOX_COLUMNS : WGMMA_N % BOX_COLUMNS == 0),
               "whole boxes are transposed, of bytes one");
+static_assert(!TRANSPOSES || (FETCHES_ROWS && CLUSTER == 1),
+              "what is transposed is one block's, beside rows that are fetched");
 static_assert(!ROWS_IN_PAIRS || TILE_ROWS == ROW_BYTES, "8-bit rows that lie across are one box");
 static_assert(!FETCHES_ROWS || CONSUMERS == 2, "while a warpgroup fetches the other multiplies");
 #if SHARES_K && (!FETCHES_ROWS || STREAM || CLUSTER > 1 || TURNS || TRANSPOSES || STAGES % 2 != 0)
@@ -644,7 +646,7 @@ static __device__ inline void multiply_stage(wgmma_sum sum[WGMMA_SUMS], operand_
                                              uint32_t number, int accumulate)
 {
     const uint32_t rows_step = ROWS_ACROSS ? 16 * ROW_BYTES : 32;
-    const uint32_t columns_step = COLUMNS_ACROSS && !TRANSPOSES ? 16 * ROW_BYTES : 32;
+    const uint32_t columns_step = COLUMNS_ACROSS ? 16 * ROW_BYTES : 32;
     uint64_t rows = wgmma_advance_by(places.rows, number, sizeof(stage));
     uint64_t columns = wgmma_advance_by(places.columns, number, sizeof(stage));
     /* Planes whose numbers have the largest sum come first: their products are the smallest. */
@@ -690,6 +692,8 @@ static __device__ inline void await_stage(operand_places places, position at)
     mbarrier_wait_address(places.full + at.stage * (uint32_t)sizeof(uint64_t), at.parity);
 }
 
+#if FETCHES_ROWS
+
 /* Waits until it may be multiplied, which is later where columns are transposed. */
 static __device__ inline void await_columns(operand_places places, position at)
 {
@@ -701,6 +705,8 @@ static __device__ inline void await_columns(operand_places places, position at)
     (void)at;
 #endif
 }
+
+#endif
 
 /* What a consumer has at hand. */
 typedef struct consumer_state {
@@ -883,7 +889,6 @@ static __device__ inline void hand_turn_on(const consumer_state *self)
 static __device__ __forceinline__ void start_step(wgmma_sum sum[WGMMA_SUMS], const consumer_state *self)
 {
     await_stage(self->places, self->at);
-    await_columns(self->places, self->at);
     wgmma_fence();
     multiply_stage(sum, self->places, self->at.stage, 1);
 }
@@ -917,7 +922,6 @@ static __device__ __forceinline__ uint32_t start_part(wgmma_sum part[WGMMA_SUMS]
 {
     uint32_t stage = self->at.stage;
     await_stage(self->places, self->at);
-    await_columns(self->places, self->at);
     wgmma_hold(part);
     wgmma_fence();
     multiply_stage(part, self->places, stage, 0);

@@ -13,7 +13,7 @@
  *
  * What limits it: columns are written and read once more, for a tile of 128 x 128 256 cycles of shared memory a stage, of which
  * the tensor unit has 512. With what else passes there it takes 896. So an operand that is turned in memory first, by a kernel of
- * its own, is ahead where a launch more is little: from some 2048 cubed on for bytes, 1500 for words.
+ * its own, is ahead where a launch more is little: for bytes from some 2500 cubed on, for words from 1100.
  */
 #ifndef CARAT_GEMM_WGMMA_TRANSPOSE_H
 #define CARAT_GEMM_WGMMA_TRANSPOSE_H

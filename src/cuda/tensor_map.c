@@ -68,8 +68,8 @@ static carat_status make_map(struct cuda_device *device, const struct boxed *mat
 
 /*
  * An operand, of which a tile has `wide` rows and each block of a cluster loads its share: boxes of TILE_K elements of k, 128
- * bytes or 64, by that many rows where it runs along k, else of 128 bytes by TILE_K; of 64 where the kernel transposes so
- * many. Each plane is a problem of the map.
+ * bytes or 64, by that many rows where it runs along k, else of 128 bytes by TILE_K; of as many as are transposed, where those
+ * have fewer bytes. Each plane is a problem of the map.
  */
 static struct boxed operand_of(const struct kernel *kernel, const void *address, struct extent extent,
                                carat_type type, bool along_k, int64_t wide, int64_t sharers)
@@ -220,9 +220,12 @@ static bool is_plain(const struct kernel *kernel, const struct problem *product,
 /* ---- Pace ---- */
 
 /*
- * Whether the clusters of whole tiles should stay close to each other: where each has several, and the cache that they share does not
- * hold A and B (of one problem) whole.
+ * A and B are large beside the cache that multiprocessors share from so many times its size on. Of less, what memory's traffic
+ * takes of the device's power is no more than what clusters lose that wait for each other: see docs/notes/wgmma.md.
  */
+#define LARGE_IN_CACHES 16
+
+/* Whether the clusters of whole tiles should stay close to each other: where each has several, and A and B (of one problem) are large. */
 static bool wants_pace(const struct cuda_device *device, const struct kernel *kernel,
                        const struct problem *product, int64_t tiles, int64_t clusters)
 {
@@ -230,7 +233,7 @@ static bool wants_pace(const struct cuda_device *device, const struct kernel *ke
     int matrices = kernel->planes > 0 ? kernel->planes : 1;
     double bytes = columns * (double)product->k * matrices * (double)carat_type_size(product->type_a);
     return kernel_keeps_pace(kernel) && tiles > clusters && clusters <= PACE_CLUSTERS &&
-           bytes > (double)device->cache_bytes;
+           bytes > LARGE_IN_CACHES * (double)device->cache_bytes;
 }
 
 int64_t cuda_pretend_cache(struct device *base, int64_t bytes)

@@ -253,9 +253,10 @@ class Bench(Case):
 
     def test_a_long_turn_has_more_calls(self):
         calls = []
-        for turn in ("0", "0.1"):
-            self.bench("--shapes", self.shapes, "--device", "cpu", "--filter", "f32", "--turn", turn, "--ceilings",
-                       self.ceilings, "--against", "openblas")
+        shapes = self.write("cube.txt", "f32 NN 512 512 512\n")
+        for turn in ("0", "0.4"):
+            self.bench("--shapes", shapes, "--device", "cpu", "--turn", turn, "--ceilings", self.ceilings,
+                       "--against", "openblas")
             calls.append(min(line["calls"] for line in self.lines("out.json")
                              if line["kind"] == "result" and line["outcome"] == "timed"))
         self.assertGreater(calls[1], 4 * calls[0])
@@ -318,6 +319,8 @@ class Bench(Case):
             ["--shapes", self.shapes, "--repeat", "101"],
             ["--shapes", self.shapes, "--turn", "-0.1"],
             ["--shapes", self.shapes, "--turn", "0.6"],
+            ["--shapes", self.shapes, "--turn", "0.1", "--every-row"],
+            ["--memory", "--turn", "0.1"],
             ["--shapes", self.shapes, "--time-limit", "nan"],
             ["--shapes", self.shapes, "--input", "wide"],
             ["--shapes", self.shapes, "--input", "exponents", "--every-row"],
