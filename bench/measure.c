@@ -19,7 +19,7 @@ static const double LONG_REGION_SECONDS = 20e-3;
 /* What a core of the CPU does at the least, in operations a second: to foresee calls without an end. */
 static const double SLOW_CORE = 8e9;
 
-/* A region that takes longer is not repeated. */
+/* A region that takes longer is not repeated; the longest turn, of whole calls, may be as long. */
 static const double LONGEST_REPEATED = 2 * MEASURE_LONGEST_TURN;
 
 /* Calls whose host time is taken together, no more of them than a launch queue takes in; and how often. */

@@ -21,7 +21,7 @@ carat_status stage_open(carat_device_kind kind, int index, struct stage *stage);
 void stage_close(struct stage *stage);
 
 enum { MEASURE_MOST_ROUNDS = 100 };
-#define MEASURE_LONGEST_TURN 0.5
+#define MEASURE_LONGEST_TURN 0.5 /* seconds */
 
 struct measure_options {
     double seconds;       /* about how long one contender may be timed on one problem */

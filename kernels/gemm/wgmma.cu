@@ -1597,9 +1597,7 @@ KERNEL __launch_bounds__(THREADS_X, 1) KERNEL_CLUSTER
         }
 #if TRANSPOSES
         if (warp > 0) {
-            if (CLUSTER == 1) {
-                barrier_sync(TRANSPOSERS_BEGIN, WARPGROUP);
-            }
+            barrier_sync(TRANSPOSERS_BEGIN, WARPGROUP);
             transpose(&arguments, shared, keep(shared_address(shared)), (uint32_t)warp - 1,
                       reads_operands(&arguments.gemm));
         }

@@ -14,7 +14,7 @@
  * same time overwrite each other's words, and wait less. A graph that is launched again finds the words of its last time, which
  * say that all are through.
  *
- * Not where clusters share tiles' steps (wgmma_walk.h): each has another k in hand then, and little in common with the others. To
+ * Where clusters share tiles' steps (wgmma_walk.h) none is kept: each has another k in hand then, and little in common with the others. To
  * wait in shares made such products up to 30% slower, and to keep pace in the whole tiles behind them gained nothing.
  */
 #ifndef CARAT_GEMM_WGMMA_PACE_H

@@ -23,8 +23,8 @@
 
 #include "../ptx/store_matrix.h"
 
-#define BLOCK_COLUMNS                                                                                        \
-    16 /* bytes from a block to the next along the columns, in a row of k; or along k, in a column */
+/* Bytes from a block to the next along the columns, in a row of k; or along k, in a column. */
+#define BLOCK_COLUMNS 16
 
 /*
  * A lane brings the address of one row of 16 bytes, k when it loads and a column when it stores, of the first block of a pair
