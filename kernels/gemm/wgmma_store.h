@@ -13,6 +13,10 @@
 #ifndef CARAT_GEMM_WGMMA_STORE_H
 #define CARAT_GEMM_WGMMA_STORE_H
 
+/* Which results rows store: 16-bit ones those of 16-bit types and of 8-bit floats, 8-bit ones those of 8-bit types. */
+#define STORES_16 (ELEMENT != ELEMENT_F32 && ELEMENT != ELEMENT_S8 && PLANES == 1)
+#define STORES_8 (ELEMENT == ELEMENT_S8 || ELEMENT == ELEMENT_E4M3 || ELEMENT == ELEMENT_E5M2)
+
 /* Pieces of 128 bytes along m, times BUFFER_ROWS columns, that a consumer's results make. */
 #define PIECE_COUNT(bytes)                                                                                   \
     (SWAPPED ? (WGMMA_N * (bytes) + ROW_BYTES - 1) / ROW_BYTES                                               \
@@ -89,15 +93,6 @@ static __device__ __forceinline__ void send(standing at, const tensor_gemm_argum
     }
 }
 
-/* The same by the storers themselves. */
-static __device__ __forceinline__ void carry(standing at, const tensor_gemm_arguments *arguments,
-                                             const unsigned char *buffer, const place_of_tile *tile, int m,
-                                             int n, int bytes)
-{
-    destination to = destination_of(&arguments->gemm, tile, bytes);
-    copy_out(at, buffer, &to, m, n, piece_width(m, bytes), bytes);
-}
-
 /* Fills the buffer of piece `number` with results of so many bytes; constants. */
 static __device__ __forceinline__ void fill(standing at, unsigned char *buffer, const float *value,
                                             int number, int bytes, int32_t type)
@@ -125,21 +120,32 @@ static __device__ __forceinline__ int goes_by_engine(const tensor_gemm_arguments
     return engine_knows_d(arguments) && piece_width(m, bytes) == row_length(bytes);
 }
 
-/* Has a filled buffer stored at (m, n) of the tile, by whom it may be. The storers have met, after a fence each. */
+/*
+ * Has piece `number` of a tile, whose buffer is filled, stored by whom it may be. The storers have met, after a fence each. Of columns
+ * that a warp has the whole of, and of which the engine stores nothing, pieces end where memory wants it; 16-bit ones where
+ * all of them wait, and so come one after the other.
+ */
 static __device__ __forceinline__ void store_filled(standing at, const tensor_gemm_arguments *arguments,
-                                                    const unsigned char *buffer, const place_of_tile *tile,
-                                                    int m, int n, int bytes)
+                                                    shared_memory *shared, const place_of_tile *tile,
+                                                    int number, int bytes, int consumer)
 {
+    const unsigned char *buffer = buffer_of(at, shared, consumer, number);
+    int m = piece_m(number, bytes);
+    int n = piece_n(number, bytes);
     if (goes_by_engine(arguments, m, bytes)) {
         send(at, arguments, buffer, tile, m, n);
+        return;
+    }
+    destination to = destination_of(&arguments->gemm, tile, bytes);
+    const unsigned char *before = buffer_of(at, shared, consumer, number + 1);
+    if (SWAPPED && bytes == 4 && !engine_knows_d(arguments)) {
+        copy_piece(at, buffer, before, &to, number, 4, 32);
+    } else if (LATE_PIECES > 0 && STORES_16 && bytes == 2 && !engine_knows_d(arguments)) {
+        copy_piece(at, buffer, before, &to, number, 2, 16);
     } else {
-        carry(at, arguments, buffer, tile, m, n, bytes);
+        copy_out(at, buffer, &to, m, n, piece_width(m, bytes), bytes);
     }
 }
-
-/* Which results rows store: 16-bit ones those of 16-bit types and of 8-bit floats, 8-bit ones those of 8-bit types. */
-#define STORES_16 (ELEMENT != ELEMENT_F32 && ELEMENT != ELEMENT_S8 && PLANES == 1)
-#define STORES_8 (ELEMENT == ELEMENT_S8 || ELEMENT == ELEMENT_E4M3 || ELEMENT == ELEMENT_E5M2)
 
 /* ---- Storing while the next tile is multiplied ---- */
 
@@ -190,30 +196,30 @@ static __device__ __forceinline__ void store_late(const tensor_gemm_arguments *a
                                                   const place *here, int bytes, int consumer)
 {
     standing at = standing_of_thread();
-    unsigned char *buffer = buffer_of(at, shared, consumer, left);
+    int waiting = LATE_PIECES - left; /* the piece's number among those that wait, and among all */
+    int number = bytes == 4 ? PIECE_COUNT(4) - LATE_PIECES + waiting : waiting;
+    unsigned char *buffer = buffer_of(at, shared, consumer, number);
     if (left == LATE_PIECES) {
         await_buffers(at, consumer); /* the tile's first pieces may have ended with any */
     } else {
         await_buffer_before(at, consumer);
     }
-    int number = LATE_PIECES - left;
     if (bytes == 4) {
         int lane = place_of_32(at);
 #pragma unroll
         for (int i = 0; i < LATE_PIECES; ++i) {
-            if (i == number) {
+            if (i == waiting) {
                 const int m = (PIECE_COUNT(4) - LATE_PIECES + i) * (ROW_BYTES / 4);
                 fill_32(lane, buffer, &late->words[i * 16], 0, 1, piece_width(m, 4));
             }
         }
-        number += PIECE_COUNT(4) - LATE_PIECES;
     }
 #if STORES_16
     else {
         int lane = place_of_16(at);
 #pragma unroll
         for (int i = 0; i < LATE_PIECES; ++i) {
-            if (i == number) {
+            if (i == waiting) {
                 fill_words(lane, buffer, &late->words[i * 16], piece_width(i * (ROW_BYTES / 2), 2));
             }
         }
@@ -223,12 +229,7 @@ static __device__ __forceinline__ void store_late(const tensor_gemm_arguments *a
     meet_storers(consumer);
     at = standing_of_thread();
     place_of_tile tile = place_of_storers(&arguments->gemm, part_of_consumer(*here, consumer), at);
-    if (STORES_16 && bytes == 2 && !engine_knows_d(arguments)) {
-        destination to = destination_of(&arguments->gemm, &tile, 2);
-        copy_piece(at, buffer, buffer_of(at, shared, consumer, left + 1), &to, number);
-    } else {
-        store_filled(at, arguments, buffer, &tile, number * row_length(bytes), 0, bytes);
-    }
+    store_filled(at, arguments, shared, &tile, number, bytes, consumer);
     __syncwarp(); /* instructions of whole warpgroups follow */
 }
 
@@ -335,7 +336,7 @@ static __device__ __forceinline__ void store_pieces(standing at, const tensor_ge
         fill_one(at, buffer, value, number, bytes, type);
         fence_async_shared();
         meet_storers(consumer);
-        store_filled(at, arguments, buffer, tile, piece_m(number, bytes), piece_n(number, bytes), bytes);
+        store_filled(at, arguments, shared, tile, number, bytes, consumer);
     }
 }
 
