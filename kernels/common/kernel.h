@@ -28,6 +28,7 @@
 #include "../ptx/approximate.h"
 #include "../ptx/convert.h"
 #include "../ptx/copy_async.h"
+#include "../ptx/bulk_copy.h"
 #include "../ptx/dependent.h"
 #include "../ptx/dot4.h"
 #include "../ptx/ldmatrix.h"

@@ -164,6 +164,11 @@ void copy_async_commit(void);
 /* One kernel runs at a time here, after those before it. */
 static inline void wait_for_kernels_before(void) {}
 static inline void let_next_kernel_begin(void) {}
+static inline void prefetch_to_l2(const void *from, uint32_t bytes)
+{
+    (void)from;
+    (void)bytes;
+}
 
 void copy_async_wait(int pending);
 
