@@ -376,10 +376,10 @@ static __device__ inline void ask_for_share(const void *matrix, int64_t rows, in
     }
 }
 
-/* The same of both operands of a lone problem, where it has more k than a block loads in one trip. */
-static __device__ inline void ask_for_operands(const gemm_arguments *arguments, int64_t trip)
+/* The same of both operands of a lone problem. */
+static __device__ inline void ask_for_operands(const gemm_arguments *arguments)
 {
-    if (arguments->k <= trip || gridDim.x != (uint32_t)(arguments->tiles_m * arguments->tiles_n)) {
+    if (gridDim.x != (uint32_t)(arguments->tiles_m * arguments->tiles_n)) {
         return;
     }
     if (threadIdx.x == 0) {
@@ -428,8 +428,8 @@ KERNEL __launch_bounds__(THREADS_X, MIN_BLOCKS) KERNEL_NAME(const gemm_arguments
     for (int pass = first_pass(); pass < 2; ++pass) {
         int64_t length = begin_pass(pass, &arguments, &share);
         accumulator sum[SUMS] = {0};
-        if (pass > 0 && !along_k) {
-            ask_for_operands(&arguments, 2 * AHEAD * SHARERS);
+        if (pass > 0 && !along_k && length > 2 * AHEAD * SHARERS) { /* 0 where operands may be missing */
+            ask_for_operands(&arguments);
         }
         if (along_k) {
             if (is_along_k(thin)) {

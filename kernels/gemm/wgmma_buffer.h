@@ -365,7 +365,7 @@ static __device__ __forceinline__ void copy_columns(int index, const unsigned ch
  *     with piece     0           | 1             | 2
  *
  * 32 bytes are a sector of memory, and of 32-bit results, whose way to memory is what takes time, two pieces share none then: 8195 x 8192
- * x 64 of tf32 223 to 164 us. 16-bit results are as quick either way, and have fewer edges by 16.
+ * x 64 of tf32 223 to 164 us. 16-bit results are slower so: more of a column are edges.
  */
 static __device__ __forceinline__ void copy_piece(standing at, const unsigned char *buffer,
                                                   const unsigned char *before, const destination *to,
