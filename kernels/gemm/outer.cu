@@ -25,7 +25,7 @@
  */
 #include "kernel.h"
 
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+#if (defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900) || defined(CUDA_ON_CPU)
 #include "../ptx/tensor_copy.h"
 #define HAS_ENGINE 1
 #else

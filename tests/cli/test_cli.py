@@ -138,12 +138,12 @@ class Case(unittest.TestCase):
             numpy.lib.format.write_array(file, matrix, version=version)
         return self.path(name)
 
-    def carat(self, *arguments, code=0, quiet=True, **options):
+    def carat(self, *arguments, code=0, quiet=True, timeout=300, **options):
         result = subprocess.run(
             [PROGRAM, *map(str, arguments)],
             capture_output=True,
             env=self.environment,
-            timeout=300,
+            timeout=timeout,
             text=True,
             **options,
         )
@@ -1109,7 +1109,7 @@ class StandinMeasuring(Measuring):
         for dtype, element, fast in (("f32", "F32", False), ("tf32", "F32", True), ("s8", "S8", False)):
             with self.subTest(dtype):
                 output = self.path(f"{dtype}.json")
-                self.carat("verify", "--type", dtype, *arguments, "--json", output)
+                self.carat("verify", "--type", dtype, *arguments, "--json", output, timeout=900)
                 with open(output, encoding="utf-8") as file:
                     results = json.load(file)["results"]
                 kernels = [row[0] for row in rows

@@ -65,6 +65,7 @@ struct thread {
     int copy_count;
     int copy_room;
     int64_t group; /* of the copies that are issued now */
+    int turn;      /* which of its two fragments it brought to its warp's last instruction */
 };
 
 /* What a lane brings to an instruction of its warp: its part of a product's factors, a row to load, or a word. */
@@ -88,7 +89,7 @@ static struct {
     void *scheduler_fake_stack;
     const void *scheduler_stack;
     size_t scheduler_stack_bytes;
-    struct fragment fragments[MOST_THREADS];
+    struct fragment fragments[2][MOST_THREADS];
 } run;
 
 static struct thread threads[MOST_THREADS];
@@ -348,6 +349,7 @@ static void run_block(uint64_t index)
         threads[i].state = READY;
         threads[i].copy_count = 0;
         threads[i].group = 0;
+        threads[i].turn = 0;
     }
     do {
         if (draw_below(2)) {
@@ -460,34 +462,17 @@ static void land_some_copies(struct thread *thread)
     }
 }
 
-static bool is_shared(const unsigned char *from, int bytes)
+static bool is_shared(const unsigned char *from, uint32_t bytes)
 {
     const unsigned char *end = from + bytes;
     return (from >= run.dynamic_shared && end <= run.dynamic_shared + run.dynamic_shared_bytes) ||
            (from >= run.kernel->shared_begin && end <= run.kernel->shared_end);
 }
 
-static void issue_copy(void *to, const void *from, int bytes, int valid)
+/* Lands a copy of this thread, or keeps it for later. */
+static void begin_copy(struct copy copy)
 {
     struct thread *thread = &threads[run.current];
-    if (valid < 0 || valid > bytes) {
-        fault("thread %d copies %d valid bytes of %d", run.current, valid, bytes);
-    }
-    if ((uintptr_t)to % (unsigned int)bytes || (uintptr_t)from % (unsigned int)bytes) {
-        fault("thread %d copies %d bytes from %p to %p, which are not aligned", run.current, bytes, from, to);
-    }
-    if (!is_shared(to, bytes)) {
-        fault("thread %d copies %d bytes to %p, which is not shared memory", run.current, bytes, to);
-    }
-#ifdef CHECKED_ADDRESSES
-    if (__asan_region_is_poisoned(to, (size_t)bytes)) {
-        fault("thread %d copies %d bytes past a shared array", run.current, bytes);
-    }
-    if (valid && __asan_region_is_poisoned((void *)from, (size_t)valid)) {
-        fault("thread %d copies %d bytes from %p, outside of every buffer", run.current, valid, from);
-    }
-#endif
-    struct copy copy = {to, from, bytes, valid, thread->group};
     if ((int)draw_below(4) >= run.late) {
         land(&copy);
         return;
@@ -500,6 +485,28 @@ static void issue_copy(void *to, const void *from, int bytes, int valid)
         }
     }
     thread->copies[thread->copy_count++] = copy;
+}
+
+static void issue_copy(void *to, const void *from, int bytes, int valid)
+{
+    if (valid < 0 || valid > bytes) {
+        fault("thread %d copies %d valid bytes of %d", run.current, valid, bytes);
+    }
+    if ((uintptr_t)to % (unsigned int)bytes || (uintptr_t)from % (unsigned int)bytes) {
+        fault("thread %d copies %d bytes from %p to %p, which are not aligned", run.current, bytes, from, to);
+    }
+    if (!is_shared(to, (uint32_t)bytes)) {
+        fault("thread %d copies %d bytes to %p, which is not shared memory", run.current, bytes, to);
+    }
+#ifdef CHECKED_ADDRESSES
+    if (__asan_region_is_poisoned(to, (size_t)bytes)) {
+        fault("thread %d copies %d bytes past a shared array", run.current, bytes);
+    }
+    if (valid && __asan_region_is_poisoned((void *)from, (size_t)valid)) {
+        fault("thread %d copies %d bytes from %p, outside of every buffer", run.current, valid, from);
+    }
+#endif
+    begin_copy((struct copy){to, from, bytes, valid, threads[run.current].group});
 }
 
 void copy_async_4(void *to_shared, const void *from_global, int valid)
@@ -523,6 +530,49 @@ void copy_async_wait(int pending)
 {
     struct thread *thread = &threads[run.current];
     land_copies(thread, thread->group - 1 - pending);
+}
+
+/* The copy engine's stores are in one of two groups, which come after all of the above. */
+#define STORES_COMMITTED (INT64_MAX - 1)
+#define STORES_BEGUN INT64_MAX
+
+void bulk_store(void *to, const void *from_shared, uint32_t bytes)
+{
+    if (bytes == 0 || ((uintptr_t)to | (uintptr_t)from_shared | bytes) % 16) {
+        fault("thread %d stores %u bytes from %p to %p, which is not by 16", run.current, bytes, from_shared,
+              to);
+    }
+    if (!is_shared(from_shared, bytes)) {
+        fault("thread %d stores %u bytes from %p, which is not shared memory", run.current, bytes,
+              from_shared);
+    }
+#ifdef CHECKED_ADDRESSES
+    if (__asan_region_is_poisoned((void *)from_shared, bytes)) {
+        fault("thread %d stores %u bytes past a shared array", run.current, bytes);
+    }
+    if (__asan_region_is_poisoned(to, bytes)) {
+        fault("thread %d stores %u bytes to %p, outside of every buffer", run.current, bytes, to);
+    }
+#endif
+    begin_copy((struct copy){to, from_shared, (int)bytes, (int)bytes, STORES_BEGUN});
+}
+
+void tensor_store_commit(void)
+{
+    struct thread *thread = &threads[run.current];
+    for (int i = 0; i < thread->copy_count; ++i) {
+        if (thread->copies[i].group == STORES_BEGUN) {
+            thread->copies[i].group = STORES_COMMITTED;
+        }
+    }
+}
+
+void tensor_store_wait_read(int pending)
+{
+    if (pending != 0) {
+        fault("thread %d waits for all stores but %d, which is not counted here", run.current, pending);
+    }
+    land_copies(&threads[run.current], STORES_COMMITTED);
 }
 
 /* ---- Conversions and products --------------------------------------------------------------- */
@@ -582,17 +632,27 @@ uint32_t dot4_s8(uint32_t x, uint32_t y, uint32_t sum)
     return sum;
 }
 
+/*
+ * The fragments of this thread's warp for its next instruction, lane by lane. Instructions take turns with two places each, so a
+ * lane that goes on to the next one leaves alone what others have still to read.
+ */
+static struct fragment *next_fragments(const char *what)
+{
+    struct thread *thread = &threads[run.current];
+    if (run.count % WARP) {
+        fault("%s in a warp of fewer than %d threads", what, WARP);
+    }
+    thread->turn = !thread->turn;
+    return &run.fragments[thread->turn][run.current - run.current % WARP];
+}
+
 /* D = A * B + D with A 16 x depth, B depth x 8, the lanes of a warp together. */
 static void mma_f64(int line, double d[4], const double *a, const double *b, int depth)
 {
-    int current = run.current;
-    int lane = current % WARP;
-    const struct fragment *warp = &run.fragments[current - lane];
-    memcpy(run.fragments[current].a, a, (size_t)depth / 2 * sizeof *a);
-    memcpy(run.fragments[current].b, b, (size_t)depth / 4 * sizeof *b);
-    if (run.count % WARP) {
-        fault("a matrix product in a warp of fewer than %d threads", WARP);
-    }
+    struct fragment *warp = next_fragments("a matrix product");
+    int lane = run.current % WARP;
+    memcpy(warp[lane].a, a, (size_t)depth / 2 * sizeof *a);
+    memcpy(warp[lane].b, b, (size_t)depth / 4 * sizeof *b);
     cuda_wait_for_warp(line);
     for (int row = 0; row < 2; ++row) {
         for (int column = 0; column < 2; ++column) {
@@ -605,7 +665,6 @@ static void mma_f64(int line, double d[4], const double *a, const double *b, int
             d[2 * row + column] = sum;
         }
     }
-    cuda_wait_for_warp(line);
 }
 
 void cuda_mma_f64_16x8x16(int line, double d[4], const double a[8], const double b[4])
@@ -620,31 +679,21 @@ void cuda_mma_f64_16x8x8(int line, double d[4], const double a[4], const double 
 
 uint32_t cuda_warp_max(int line, uint32_t value)
 {
-    int current = run.current;
-    const struct fragment *warp = &run.fragments[current - current % WARP];
-    run.fragments[current].word = value;
-    if (run.count % WARP) {
-        fault("a maximum over a warp of fewer than %d threads", WARP);
-    }
+    struct fragment *warp = next_fragments("a maximum");
+    warp[run.current % WARP].word = value;
     cuda_wait_for_warp(line);
     for (int lane = 0; lane < WARP; ++lane) {
         value = warp[lane].word > value ? warp[lane].word : value;
     }
-    cuda_wait_for_warp(line);
     return value;
 }
 
 uint32_t cuda_shuffle(int line, uint32_t word, int lane)
 {
-    int current = run.current;
-    if (run.count % WARP) {
-        fault("a shuffle in a warp of fewer than %d threads", WARP);
-    }
-    run.fragments[current].word = word;
+    struct fragment *warp = next_fragments("a shuffle");
+    warp[run.current % WARP].word = word;
     cuda_wait_for_warp(line);
-    uint32_t other = run.fragments[current / WARP * WARP + lane].word;
-    cuda_wait_for_warp(line);
-    return other;
+    return warp[lane].word;
 }
 
 uint32_t cuda_shuffle_xor(int line, uint32_t word, int bits)
@@ -706,14 +755,10 @@ static void unpack(enum factor factor, const uint32_t *words, int count, double 
 static void mma(int line, enum factor factor, int each, double sum[4], const uint32_t a[4],
                 const uint32_t b[2])
 {
-    int current = run.current;
-    int lane = current % WARP;
-    const struct fragment *warp = &run.fragments[current - lane];
-    unpack(factor, a, 4, run.fragments[current].a);
-    unpack(factor, b, 2, run.fragments[current].b);
-    if (run.count % WARP) {
-        fault("a matrix product in a warp of fewer than %d threads", WARP);
-    }
+    struct fragment *warp = next_fragments("a matrix product");
+    int lane = run.current % WARP;
+    unpack(factor, a, 4, warp[lane].a);
+    unpack(factor, b, 2, warp[lane].b);
     cuda_wait_for_warp(line);
     for (int i = 0; i < 4; ++i) {
         const struct fragment *row = &warp[lane / 4 * 4];
@@ -728,7 +773,6 @@ static void mma(int line, enum factor factor, int each, double sum[4], const uin
             }
         }
     }
-    cuda_wait_for_warp(line);
 }
 
 static void mma_f32(int line, enum factor factor, int each, float d[4], const uint32_t a[4],
@@ -777,12 +821,10 @@ static const struct fragment *meet_with_rows(int line, const void *row)
     if (!is_shared(row, 16)) {
         fault("thread %d loads a row of a matrix from %p, which is not shared memory", current, row);
     }
-    if (run.count % WARP) {
-        fault("a load of matrices in a warp of fewer than %d threads", WARP);
-    }
-    run.fragments[current].row = row;
+    struct fragment *warp = next_fragments("a load of matrices");
+    warp[current % WARP].row = row;
     cuda_wait_for_warp(line);
-    return &run.fragments[current - current % WARP];
+    return warp;
 }
 
 void cuda_ldmatrix_x4(int line, uint32_t to[4], const void *row)

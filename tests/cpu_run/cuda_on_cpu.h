@@ -172,6 +172,12 @@ static inline void prefetch_to_l2(const void *from, uint32_t bytes)
 
 void copy_async_wait(int pending);
 
+/* The copy engine reads shared memory at any time between a store's begin and the wait for its group. */
+void bulk_store(void *to, const void *from_shared, uint32_t bytes);
+void tensor_store_commit(void);
+void tensor_store_wait_read(int pending);
+static inline void fence_async_shared(void) {}
+
 /* The lanes of a warp meet, lay out their fragments, and each sums its own results in k order. */
 #define mma_f64_16x8x16(d, a, b) cuda_mma_f64_16x8x16(__LINE__, d, a, b)
 void cuda_mma_f64_16x8x16(int line, double d[4], const double a[8], const double b[4]);
