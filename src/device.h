@@ -28,6 +28,7 @@ struct elementwise {
 
 struct device_functions {
     const char *name;
+    size_t kept_bytes; /* of what it keeps with a plan from call to call, see struct plan; 0: nothing */
 
     /* Waits for everything, frees everything, the device itself too. */
     void (*destroy)(struct device *device);

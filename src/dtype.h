@@ -6,8 +6,29 @@
 #define CARAT_DTYPE_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 #include "carat/carat.h"
+
+/* carat_type_size(), in line: a call asks for it two dozen times. */
+static inline size_t type_bytes(carat_type type)
+{
+    switch (type) {
+    case CARAT_F64:
+        return 8;
+    case CARAT_F32:
+    case CARAT_S32:
+        return 4;
+    case CARAT_F16:
+    case CARAT_BF16:
+        return 2;
+    case CARAT_S8:
+    case CARAT_E4M3:
+    case CARAT_E5M2:
+        return 1;
+    }
+    return 0;
+}
 
 /* False where the word names no type, or no accuracy behind it. */
 bool dtype_read(const char *word, carat_type *type, carat_accuracy *accuracy);

@@ -154,7 +154,7 @@ carat_status plan_acquire(carat_context *context, const struct problem *problem,
         return CARAT_OK;
     }
 
-    carat_plan *made = calloc(1, sizeof(*made));
+    carat_plan *made = calloc(1, sizeof(*made) + context->device->functions->kept_bytes);
     if (!made) {
         return fail(CARAT_OUT_OF_HOST_MEMORY, "no host memory for a plan");
     }
@@ -163,6 +163,7 @@ carat_status plan_acquire(carat_context *context, const struct problem *problem,
         free(made);
         return status;
     }
+    made->plan.kept = context->device->functions->kept_bytes > 0 ? made + 1 : NULL;
     made->context = context;
     made->hash = hash;
     atomic_init(&made->holders, 1);

@@ -53,6 +53,7 @@ struct plan {
     int64_t
         stream_tiles; /* of the product's kernel, see tensor_gemm_arguments; 0: every cluster has its own */
     size_t workspace_bytes;
+    void *kept; /* the device's own, kept_bytes of it, all zeros at first; NULL: there is no room for any */
     char explanation[720];
 };
 

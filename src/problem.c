@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 
+#include "dtype.h"
 #include "status.h"
 
 static bool is_float8(carat_type type) { return type == CARAT_E4M3 || type == CARAT_E5M2; }
@@ -428,12 +429,12 @@ carat_status problem_check(const carat_gemm_problem *described, struct problem *
         .activation = p->activation,
     };
     struct problem *q = problem;
-    size_t bytes_a = carat_type_size(q->type_a);
-    size_t bytes_cd = carat_type_size(q->type_cd);
+    size_t bytes_a = type_bytes(q->type_a);
+    size_t bytes_cd = type_bytes(q->type_cd);
     CARAT_TRY(matrix_check("A", "lda", p->order, q->trans_a ? q->k : q->m, q->trans_a ? q->m : q->k, &q->lda,
                            q->batch, q->stride_a, bytes_a));
     CARAT_TRY(matrix_check("B", "ldb", p->order, q->trans_b ? q->n : q->k, q->trans_b ? q->k : q->n, &q->ldb,
-                           q->batch, q->stride_b, carat_type_size(q->type_b)));
+                           q->batch, q->stride_b, type_bytes(q->type_b)));
     CARAT_TRY(matrix_check("C", "ldc", p->order, q->m, q->n, &q->ldc, q->batch, q->stride_c, bytes_cd));
     CARAT_TRY(matrix_check("D", "ldd", p->order, q->m, q->n, &q->ldd, q->batch, q->stride_d, bytes_cd));
     if (p->order == CARAT_ROW_MAJOR) {
@@ -467,8 +468,8 @@ static void align_lone_column(int64_t rows, int64_t columns, size_t element_byte
 
 void problem_align_lone_columns(struct problem *p)
 {
-    size_t bytes = carat_type_size(p->type_a);
-    size_t bytes_cd = carat_type_size(p->type_cd);
+    size_t bytes = type_bytes(p->type_a);
+    size_t bytes_cd = type_bytes(p->type_cd);
     align_lone_column(p->k, p->trans_a ? p->m : 0, bytes, &p->lda);
     align_lone_column(p->k, p->trans_b ? 0 : p->n, bytes, &p->ldb);
     align_lone_column(p->m, p->n, bytes_cd, &p->ldc);
@@ -523,7 +524,7 @@ struct extent problem_extent_a(const struct problem *p)
         .ld = p->lda,
         .batch = p->batch,
         .stride = p->stride_a,
-        .element_bytes = carat_type_size(p->type_a),
+        .element_bytes = type_bytes(p->type_a),
     };
 }
 
@@ -535,33 +536,33 @@ struct extent problem_extent_b(const struct problem *p)
         .ld = p->ldb,
         .batch = p->batch,
         .stride = p->stride_b,
-        .element_bytes = carat_type_size(p->type_b),
+        .element_bytes = type_bytes(p->type_b),
     };
 }
 
 struct extent problem_extent_c(const struct problem *p)
 {
-    return (struct extent){p->m, p->n, p->ldc, p->batch, p->stride_c, carat_type_size(p->type_cd)};
+    return (struct extent){p->m, p->n, p->ldc, p->batch, p->stride_c, type_bytes(p->type_cd)};
 }
 
 struct extent problem_extent_d(const struct problem *p)
 {
-    return (struct extent){p->m, p->n, p->ldd, p->batch, p->stride_d, carat_type_size(p->type_cd)};
+    return (struct extent){p->m, p->n, p->ldd, p->batch, p->stride_d, type_bytes(p->type_cd)};
 }
 
 struct extent problem_extent_bias(const struct problem *p)
 {
     int64_t length = !p->bias ? 0 : (p->bias_along_n ? p->n : p->m);
     return (struct extent){
-        length, 1, length > 1 ? length : 1, p->batch, p->stride_bias, carat_type_size(p->type_bias)};
+        length, 1, length > 1 ? length : 1, p->batch, p->stride_bias, type_bytes(p->type_bias)};
 }
 
 /* ---- The operands ---- */
 
 carat_status alignment_check(const char *name, const void *pointer, carat_type type)
 {
-    size_t bytes = carat_type_size(type);
-    if ((uintptr_t)pointer % bytes != 0) {
+    size_t bytes = type_bytes(type); /* a power of 2 */
+    if (((uintptr_t)pointer & (bytes - 1)) != 0) {
         return fail(CARAT_INVALID_ARGUMENT, "%s at %p is not at a multiple of %zu bytes, the size of %s",
                     name, pointer, bytes, carat_type_name(type));
     }
@@ -579,16 +580,51 @@ static carat_status presence_check(const char *name, const void *pointer, const 
     return CARAT_OK;
 }
 
-/* A pointer to numbers that are read while D is written: aligned, and apart from D. */
-static carat_status input_check(const char *name, const void *pointer, const struct extent *extent,
-                                carat_type type, const char *name_d, const void *d,
-                                const struct extent *extent_d)
+/* Where a matrix's bytes lie, from the first to the last. */
+struct range {
+    uintptr_t begin;
+    uintptr_t end;
+};
+
+static struct range range_of(const void *pointer, const struct extent *extent)
 {
+    return (struct range){(uintptr_t)pointer, (uintptr_t)pointer + extent_bytes(extent)};
+}
+
+/* D, as what is read while it is written has to stay apart from it. */
+struct written {
+    const char *name; /* by which the caller knows it */
+    const void *pointer;
+    const struct extent *extent;
+    struct range range;
+};
+
+/* A pointer to numbers that are read, where there is one: aligned, and apart from D. */
+static carat_status input_check(const struct written *d, const char *name, const void *pointer,
+                                const struct extent *extent, carat_type type)
+{
+    if (!pointer) {
+        return CARAT_OK;
+    }
     CARAT_TRY(alignment_check(name, pointer, type));
-    if (extents_overlap(pointer, extent, d, extent_d)) {
-        return fail(CARAT_INVALID_ARGUMENT, "%s at %p overlaps %s at %p", name_d, d, name, pointer);
+    struct range range = range_of(pointer, extent);
+    bool apart = range.begin >= d->range.end || d->range.begin >= range.end; /* as they nearly always are */
+    if (!apart && extents_overlap(pointer, extent, d->pointer, d->extent)) {
+        return fail(CARAT_INVALID_ARGUMENT, "%s at %p overlaps %s at %p", d->name, d->pointer, name, pointer);
     }
     return CARAT_OK;
+}
+
+/* The bias and the scales. */
+static carat_status extra_inputs_check(const struct problem *problem, const carat_run *run,
+                                       const struct written *d)
+{
+    struct extent bias = problem_extent_bias(problem);
+    struct extent scale = {1, 1, 1, 1, 0, type_bytes(CARAT_F32)};
+    CARAT_TRY(input_check(d, "run->bias", run->bias, &bias, problem->type_bias));
+    CARAT_TRY(input_check(d, "run->scale_a", run->scale_a, &scale, CARAT_F32));
+    CARAT_TRY(input_check(d, "run->scale_b", run->scale_b, &scale, CARAT_F32));
+    return input_check(d, "run->scale_d", run->scale_d, &scale, CARAT_F32);
 }
 
 /* C may be D itself, seen with the same leading dimension and stride, and nothing in between. */
@@ -635,39 +671,19 @@ static carat_status extras_check(const struct problem *problem, const carat_run 
     return CARAT_OK;
 }
 
-/* All that is read but C. name_d is what the caller knows D by. */
+/* All that is read but C. */
 static carat_status inputs_check(const struct problem *problem, const struct operands *operands,
-                                 const carat_run *run, const char *name_d)
+                                 const struct extent *a, const struct extent *b, const carat_run *run,
+                                 const struct written *d)
 {
-    struct extent a = problem_extent_a(problem);
-    struct extent b = problem_extent_b(problem);
-    struct extent d = problem_extent_d(problem);
-    struct extent bias = problem_extent_bias(problem);
     carat_type scalar_type = problem_scalar_type(problem);
-    struct extent scalar = {1, 1, 1, 1, 0, carat_type_size(scalar_type)};
-    struct extent scale = {1, 1, 1, 1, 0, carat_type_size(CARAT_F32)};
-    const struct {
-        const char *name;
-        const void *pointer;
-        const struct extent *extent;
-        carat_type type;
-    } inputs[] = {
-        {problem->swapped ? "b" : "a", operands->a, &a, problem->type_a},
-        {problem->swapped ? "a" : "b", operands->b, &b, problem->type_b},
-        {"alpha", operands->alpha, &scalar, scalar_type},
-        {"beta", operands->beta, &scalar, scalar_type},
-        {"run->bias", run->bias, &bias, problem->type_bias},
-        {"run->scale_a", run->scale_a, &scale, CARAT_F32},
-        {"run->scale_b", run->scale_b, &scale, CARAT_F32},
-        {"run->scale_d", run->scale_d, &scale, CARAT_F32},
-    };
-    for (size_t i = 0; i < sizeof(inputs) / sizeof(inputs[0]); i++) {
-        if (inputs[i].pointer) {
-            CARAT_TRY(input_check(inputs[i].name, inputs[i].pointer, inputs[i].extent, inputs[i].type, name_d,
-                                  operands->d, &d));
-        }
-    }
-    return CARAT_OK;
+    struct extent scalar = {1, 1, 1, 1, 0, type_bytes(scalar_type)};
+    CARAT_TRY(input_check(d, problem->swapped ? "b" : "a", operands->a, a, problem->type_a));
+    CARAT_TRY(input_check(d, problem->swapped ? "a" : "b", operands->b, b, problem->type_b));
+    CARAT_TRY(input_check(d, "alpha", operands->alpha, &scalar, scalar_type));
+    CARAT_TRY(input_check(d, "beta", operands->beta, &scalar, scalar_type));
+    bool has_extras = run->bias || run->scale_a || run->scale_b || run->scale_d;
+    return has_extras ? extra_inputs_check(problem, run, d) : CARAT_OK;
 }
 
 carat_status problem_operands(const struct problem *problem, const void *alpha, const void *a, const void *b,
@@ -704,7 +720,8 @@ carat_status problem_operands(const struct problem *problem, const void *alpha, 
     CARAT_TRY(presence_check("d", d, &extent_d, swapped));
     CARAT_TRY(alignment_check(name_d, d, problem->type_cd));
 
-    CARAT_TRY(inputs_check(problem, operands, run, name_d));
+    struct written written = {name_d, d, &extent_d, range_of(d, &extent_d)};
+    CARAT_TRY(inputs_check(problem, operands, &extent_a, &extent_b, run, &written));
     /* Whether beta is 0, so that C may be missing, only the device can say. */
     return c ? c_against_d(c, &extent_c, d, &extent_d, problem->type_cd) : CARAT_OK;
 }

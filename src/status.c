@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "dtype.h"
+
 static _Thread_local struct message last_message;
 
 void set_message(const char *format, ...)
@@ -73,24 +75,7 @@ const char *carat_version(void)
     return TEXT(CARAT_VERSION_MAJOR) "." TEXT(CARAT_VERSION_MINOR) "." TEXT(CARAT_VERSION_PATCH);
 }
 
-size_t carat_type_size(carat_type type)
-{
-    switch (type) {
-    case CARAT_F64:
-        return 8;
-    case CARAT_F32:
-    case CARAT_S32:
-        return 4;
-    case CARAT_F16:
-    case CARAT_BF16:
-        return 2;
-    case CARAT_S8:
-    case CARAT_E4M3:
-    case CARAT_E5M2:
-        return 1;
-    }
-    return 0;
-}
+size_t carat_type_size(carat_type type) { return type_bytes(type); }
 
 const char *carat_type_name(carat_type type)
 {

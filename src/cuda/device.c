@@ -118,6 +118,7 @@ static void destroy(struct device *base)
 
 static const struct device_functions functions = {
     .name = "cuda",
+    .kept_bytes = sizeof(struct plan_maps),
     .destroy = destroy,
     .query = cuda_query,
     .allocate = cuda_allocate,

@@ -139,14 +139,43 @@ carat_status workspace_drop(struct cuda_device *device, CUstream stream);
 
 /* ---- Rows whose tiles the copy engine moves (tensor_map.c) ---- */
 
+/* A stored matrix and the box in which it is moved. */
+struct boxed {
+    const void *address;
+    struct extent extent;
+    carat_type type;
+    bool rounded; /* f32 to tf32 */
+    int64_t box_rows;
+    int64_t box_columns;
+    CUtensorMapSwizzle swizzle;
+};
+
+/*
+ * A map that was made for a plan's call, for later ones: where those differ in the address alone, as most do, it takes its new
+ * address in a third of the time that making it takes. Written once, by whom it is that came first.
+ */
+struct kept_map {
+    atomic_int state; /* enum kept_state, 0 at first */
+    struct boxed matrix;
+    uint64_t words[16]; /* as in tensor_map, whose alignment the memory of plans has not */
+};
+
+/* What is kept with a plan. */
+struct plan_maps {
+    struct kept_map a;
+    struct kept_map b;
+    struct kept_map d;
+};
+
 /*
  * Launches a row with TENSOR_MAPS=1 on a plan's product. tiles counts those of all clusters, parts and problems, as
- * arguments' tiles_m and tiles_n do; how many blocks share them is decided here. handed is the plan's workspace for what
- * clusters hand to each other, not used where there are no stream_tiles.
+ * arguments' tiles_m and tiles_n do; how many blocks share them is decided here. Of arguments gemm is set, the rest is set
+ * here. handed is the plan's workspace for what clusters hand to each other, not used where there are no stream_tiles. maps is the
+ * plan's, or NULL.
  */
 carat_status tensor_launch(struct cuda_device *device, const struct kernel *kernel,
-                           const struct problem *product, const gemm_arguments *arguments, int64_t tiles,
-                           int64_t stream_tiles, CUdeviceptr handed, CUstream stream);
+                           const struct problem *product, tensor_gemm_arguments *arguments, int64_t tiles,
+                           int64_t stream_tiles, CUdeviceptr handed, struct plan_maps *maps, CUstream stream);
 
 /*
  * Whether a product may turn out to be one for the row's plain image, when alpha, beta, the scales and D's address are

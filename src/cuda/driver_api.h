@@ -252,6 +252,7 @@ typedef struct CUlaunchConfig {
       (void *map, CUtensorMapDataType type, unsigned rank, void *address, const unsigned long long *lengths, \
        const unsigned long long *strides, const unsigned *box, const unsigned *element_strides,              \
        CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle, CUtensorMapL2promotion promotion,       \
-       CUtensorMapFloatOOBfill fill))
+       CUtensorMapFloatOOBfill fill))                                                                        \
+    X(cuTensorMapReplaceAddress, (void *map, void *address))
 
 #endif

@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 
+#include "dtype.h"
 #include "pipeline.h"
 #include "status.h"
 
@@ -113,13 +114,13 @@ static carat_status gemm(struct cuda_device *device, const struct plan *plan, co
                     placed.beta.device ? "in device memory" : "not 0");
     }
     enum { A, B, BIAS, C, D, COUNT };
-    size_t bytes_cd = carat_type_size(problem->type_cd);
+    size_t bytes_cd = type_bytes(problem->type_cd);
     struct matrix_argument matrices[] = {
-        [A] = {problem->swapped ? "b" : "a", reads_ab ? operands->a : NULL, carat_type_size(problem->type_a),
+        [A] = {problem->swapped ? "b" : "a", reads_ab ? operands->a : NULL, type_bytes(problem->type_a),
                PLACE_PAGEABLE},
-        [B] = {problem->swapped ? "a" : "b", reads_ab ? operands->b : NULL, carat_type_size(problem->type_b),
+        [B] = {problem->swapped ? "a" : "b", reads_ab ? operands->b : NULL, type_bytes(problem->type_b),
                PLACE_PAGEABLE},
-        [BIAS] = {"run->bias", operands->bias, carat_type_size(problem->type_bias), PLACE_PAGEABLE},
+        [BIAS] = {"run->bias", operands->bias, type_bytes(problem->type_bias), PLACE_PAGEABLE},
         [C] = {"c", reads_c ? operands->c : NULL, bytes_cd, PLACE_PAGEABLE},
         [D] = {"d", operands->d, bytes_cd, PLACE_PAGEABLE},
     };
@@ -212,7 +213,7 @@ static carat_status elementwise(struct cuda_device *device, const struct element
         CARAT_TRY(scalar_of(device, "scale", scalar_type, work->scale, &scale));
         CARAT_TRY(scalar_of(device, "shift", scalar_type, work->shift, &shift));
     }
-    size_t bytes = carat_type_size(work->type);
+    size_t bytes = type_bytes(work->type);
     struct matrix_argument matrices[] = {
         {"a", work->a, bytes, PLACE_PAGEABLE},
         {"b", work->b, bytes, PLACE_PAGEABLE},

@@ -17,12 +17,17 @@
 #define EARLY_CAPABILITY 90
 #define EARLY_DRIVER 12030
 
+static carat_status is_in_catalog(const struct kernel *kernel)
+{
+    return kernel >= carat_catalog && kernel < carat_catalog + carat_catalog_count
+               ? CARAT_OK
+               : fail(CARAT_INVALID_ARGUMENT, "kernel is no row of the catalogue");
+}
+
 carat_status cuda_kernel_check(struct device *base, const struct kernel *kernel)
 {
     const struct device_traits *traits = &base->traits;
-    if (kernel < carat_catalog || kernel >= carat_catalog + carat_catalog_count) {
-        return fail(CARAT_INVALID_ARGUMENT, "kernel is no row of the catalogue");
-    }
+    CARAT_TRY(is_in_catalog(kernel));
     if (!kernel->image) {
         return fail(CARAT_UNSUPPORTED,
                     "kernel %s is not in this library: the nvcc it was built with was too old", kernel->name);
@@ -92,12 +97,13 @@ static carat_status load_once(struct cuda_device *device, const struct kernel *k
 carat_status kernel_load(struct cuda_device *device, const struct kernel *kernel, enum kernel_image image,
                          CUfunction *function)
 {
-    CARAT_TRY(cuda_kernel_check(&device->base, kernel));
+    CARAT_TRY(is_in_catalog(kernel));
     struct loaded_kernel *loaded = &device->kernels[kernel - carat_catalog][image];
     *function = atomic_load_explicit(&loaded->function, memory_order_acquire);
     if (*function) {
         return CARAT_OK;
     }
+    CARAT_TRY(cuda_kernel_check(&device->base, kernel));
     pthread_mutex_lock(&device->load_mutex);
     carat_status status = load_once(device, kernel, image, loaded);
     *function = atomic_load_explicit(&loaded->function, memory_order_relaxed);

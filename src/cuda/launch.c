@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "dtype.h"
 #include "rows.h"
 #include "status.h"
 
@@ -19,14 +20,14 @@ carat_status scalar_of(struct cuda_device *device, const char *name, carat_type 
 {
     enum place place = PLACE_PAGEABLE;
     *scalar = (scalar_argument){0};
-    if (!is_on_own_stack(pointer, carat_type_size(type))) {
+    if (!is_on_own_stack(pointer, type_bytes(type))) {
         CARAT_TRY(pointer_place(device, name, pointer, &place));
     }
     if (place != PLACE_DEVICE) {
-        memcpy(&scalar->value, pointer, carat_type_size(type));
+        memcpy(&scalar->value, pointer, type_bytes(type));
         return CARAT_OK;
     }
-    if ((uintptr_t)pointer % carat_type_size(type) != 0) {
+    if ((uintptr_t)pointer % type_bytes(type) != 0) {
         return fail(CARAT_INVALID_ARGUMENT, "%s is %p, which is not aligned for an %s", name, pointer,
                     carat_type_name(type));
     }
@@ -104,6 +105,9 @@ static const struct kernel *kernel_of_step(const struct plan *plan, enum step_ki
 /* How many tiles a row's clusters share: the plan's, also behind its product where the tiles are the same ones. */
 static int64_t shared_tiles(const struct plan *plan, const struct kernel *kernel)
 {
+    if (plan->stream_tiles == 0) {
+        return 0;
+    }
     const struct kernel *product = kernel_of_step(plan, STEP_MULTIPLY);
     return kernel_shares_as(kernel, product) ? plan->stream_tiles : 0;
 }
@@ -129,7 +133,8 @@ static carat_status multiply_launch(struct cuda_device *device, const struct pla
                     " problems, but a grid has at most %d blocks",
                     kernel->name, tiles_m, tiles_n, problem->batch, INT32_MAX);
     }
-    gemm_arguments arguments = {
+    tensor_gemm_arguments arguments; /* of which rows without maps take gemm alone */
+    arguments.gemm = (gemm_arguments){
         .m = problem->m,
         .n = problem->n,
         .k = problem->k,
@@ -160,13 +165,13 @@ static carat_status multiply_launch(struct cuda_device *device, const struct pla
     };
     if (kernel->tensor_maps) {
         return tensor_launch(device, kernel, problem, &arguments, blocks, shared_tiles(plan, kernel),
-                             partials, stream);
+                             partials, plan->kept, stream);
     }
     if (kernel_has_consumers(kernel) && blocks <= INT32_MAX) { /* of more the launch complains */
         int64_t at_once = (int64_t)device->base.traits.multiprocessors * kernel_most_resident(kernel);
         blocks = blocks < at_once ? blocks : at_once;
     }
-    return kernel_launch(device, kernel, blocks, &arguments, stream);
+    return kernel_launch(device, kernel, blocks, &arguments.gemm, stream);
 }
 
 static carat_status reduce_launch(struct cuda_device *device, const struct plan *plan,
@@ -460,7 +465,7 @@ static carat_status steps_launch(struct cuda_device *device, const struct plan *
 /* The address of an element; NULL where there is no matrix. */
 static void *element_at(const void *matrix, int64_t index, carat_type type)
 {
-    return matrix ? (char *)(uintptr_t)matrix + index * (int64_t)carat_type_size(type) : NULL;
+    return matrix ? (char *)(uintptr_t)matrix + index * (int64_t)type_bytes(type) : NULL;
 }
 
 /* The operands of the panel of D that begins at that row and column. */
@@ -509,7 +514,7 @@ static carat_status elementwise_kernel(struct cuda_device *device, int operation
 {
     for (int i = 0; i < carat_catalog_count; ++i) {
         const struct kernel *kernel = &carat_catalog[i];
-        bool suits = operation == OPERATION_TRANSPOSE ? kernel->element_bytes == (int)carat_type_size(type)
+        bool suits = operation == OPERATION_TRANSPOSE ? kernel->element_bytes == (int)type_bytes(type)
                                                       : kernel->element == (int)type;
         if (kernel->operation == operation && suits && kernel_runs_on(kernel, &device->base.traits)) {
             *chosen = kernel;

@@ -7,6 +7,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "dtype.h"
 #include "rows.h"
 #include "status.h"
 
@@ -16,17 +17,6 @@
 #define MAP_ALIGNMENT 16 /* of addresses and strides */
 #define MOST_LENGTH ((int64_t)1 << 31)
 #define MOST_STRIDE ((int64_t)1 << 40)
-
-/* A stored matrix and the box in which it is moved. */
-struct boxed {
-    const void *address;
-    struct extent extent;
-    carat_type type;
-    bool rounded; /* f32 to tf32 */
-    int64_t box_rows;
-    int64_t box_columns;
-    CUtensorMapSwizzle swizzle;
-};
 
 /* Whether the engine can address the matrix. */
 static bool has_map(const void *address, const struct extent *extent)
@@ -40,7 +30,7 @@ static bool has_map(const void *address, const struct extent *extent)
            extent->columns < MOST_LENGTH && (extent->stride == 0 || extent->batch < MOST_LENGTH);
 }
 
-static carat_status make_map(struct cuda_device *device, const struct boxed *matrix, tensor_map *map)
+static carat_status encode(struct cuda_device *device, const struct boxed *matrix, tensor_map *map)
 {
     const struct extent *extent = &matrix->extent;
     unsigned long long bytes = extent->element_bytes;
@@ -64,6 +54,48 @@ static carat_status make_map(struct cuda_device *device, const struct boxed *mat
                                                  strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
                                                  matrix->swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
                                                  CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE));
+}
+
+enum kept_state { NOTHING_KEPT, BEING_KEPT, KEPT };
+
+/* Whether two matrices differ in their addresses at most, as maps see them. */
+static bool same_but_address(const struct boxed *x, const struct boxed *y)
+{
+    const struct extent *of_x = &x->extent;
+    const struct extent *of_y = &y->extent;
+    return of_x->rows == of_y->rows && of_x->columns == of_y->columns && of_x->ld == of_y->ld &&
+           of_x->batch == of_y->batch && of_x->stride == of_y->stride &&
+           of_x->element_bytes == of_y->element_bytes && x->rounded == y->rounded &&
+           x->box_rows == y->box_rows && x->box_columns == y->box_columns && x->swizzle == y->swizzle;
+}
+
+/* Keeps a map where none is kept yet. */
+static void keep(struct kept_map *kept, const struct boxed *matrix, const tensor_map *map)
+{
+    int nothing = NOTHING_KEPT;
+    if (atomic_compare_exchange_strong(&kept->state, &nothing, BEING_KEPT)) {
+        kept->matrix = *matrix;
+        memcpy(kept->words, map->words, sizeof(kept->words));
+        atomic_store_explicit(&kept->state, KEPT, memory_order_release);
+    }
+}
+
+/* The map of a matrix: the kept one with its address, where there is one. */
+static carat_status make_map(struct cuda_device *device, const struct boxed *matrix, struct kept_map *kept,
+                             tensor_map *map)
+{
+    bool has_kept = kept && atomic_load_explicit(&kept->state, memory_order_acquire) == KEPT;
+    if (has_kept && same_but_address(&kept->matrix, matrix)) {
+        memcpy(map->words, kept->words, sizeof(map->words));
+        return matrix->address == kept->matrix.address
+                   ? CARAT_OK
+                   : DRIVER(device, cuTensorMapReplaceAddress(map, (void *)(uintptr_t)matrix->address));
+    }
+    CARAT_TRY(encode(device, matrix, map));
+    if (kept && !has_kept) {
+        keep(kept, matrix, map);
+    }
+    return CARAT_OK;
 }
 
 /*
@@ -110,7 +142,7 @@ static struct boxed destination_of(const struct kernel *kernel, const struct pro
             .ld = product->m,
             .batch = product->batch * arguments->parts,
             .stride = product->m * product->n,
-            .element_bytes = carat_type_size(problem_sum_type(product)),
+            .element_bytes = type_bytes(problem_sum_type(product)),
         };
     }
     matrix.box_rows = ROW_BYTES / (int64_t)matrix.extent.element_bytes;
@@ -128,10 +160,14 @@ static bool fills_boxes(const struct kernel *kernel, const struct boxed *matrix)
     return matrix->extent.element_bytes > 1 || (kernel->swapped && kernel->tile_m % ROW_BYTES == 0);
 }
 
+/* A map that is not made, as the driver copies it too. */
+static void leave_out(tensor_map *map) { memset(map, 0, sizeof(*map)); }
+
 static carat_status make_maps(struct cuda_device *device, const struct kernel *kernel,
-                              const struct problem *product, const gemm_arguments *gemm,
+                              const struct problem *product, struct plan_maps *kept,
                               tensor_gemm_arguments *arguments)
 {
+    const gemm_arguments *gemm = &arguments->gemm;
     /* The blocks of a cluster load their shares of what they have in common. */
     struct boxed a = operand_of(kernel, gemm->a, problem_extent_a(product), product->type_a, product->trans_a,
                                 kernel->tile_m, kernel_cluster_n(kernel));
@@ -142,19 +178,23 @@ static carat_status make_maps(struct cuda_device *device, const struct kernel *k
     bool whole = d.extent.rows * (int64_t)d.extent.element_bytes % MAP_ALIGNMENT == 0;
     arguments->d_by_map = whole && has_map(d.address, &d.extent) && fills_boxes(kernel, &d);
     if (arguments->d_by_map) {
-        CARAT_TRY(make_map(device, &d, &arguments->d));
+        CARAT_TRY(make_map(device, &d, kept ? &kept->d : NULL, &arguments->d));
+    } else {
+        leave_out(&arguments->d);
     }
     /* Where nothing is summed A and B may be missing, and are not looked at. */
     bool reads = product->k > 0 && gemm->a && gemm->b;
     if (!reads) {
+        leave_out(&arguments->a);
+        leave_out(&arguments->b);
         return CARAT_OK;
     }
     if (!has_map(a.address, &a.extent) || !has_map(b.address, &b.extent)) {
         return fail(CARAT_UNSUPPORTED, "kernel %s wants A and B at multiples of %d bytes, columns too",
                     kernel->name, MAP_ALIGNMENT);
     }
-    CARAT_TRY(make_map(device, &a, &arguments->a));
-    return make_map(device, &b, &arguments->b);
+    CARAT_TRY(make_map(device, &a, kept ? &kept->a : NULL, &arguments->a));
+    return make_map(device, &b, kept ? &kept->b : NULL, &arguments->b);
 }
 
 /*
@@ -231,7 +271,7 @@ static bool wants_pace(const struct cuda_device *device, const struct kernel *ke
 {
     double columns = (double)product->m + (double)product->n; /* of k */
     int matrices = kernel->planes > 0 ? kernel->planes : 1;
-    double bytes = columns * (double)product->k * matrices * (double)carat_type_size(product->type_a);
+    double bytes = columns * (double)product->k * matrices * (double)type_bytes(product->type_a);
     return kernel_keeps_pace(kernel) && tiles > clusters && clusters <= PACE_CLUSTERS &&
            bytes > LARGE_IN_CACHES * (double)device->cache_bytes;
 }
@@ -245,24 +285,26 @@ int64_t cuda_pretend_cache(struct device *base, int64_t bytes)
 }
 
 carat_status tensor_launch(struct cuda_device *device, const struct kernel *kernel,
-                           const struct problem *product, const gemm_arguments *gemm, int64_t tiles,
-                           int64_t stream_tiles, CUdeviceptr handed, CUstream stream)
+                           const struct problem *product, tensor_gemm_arguments *arguments, int64_t tiles,
+                           int64_t stream_tiles, CUdeviceptr handed, struct plan_maps *maps, CUstream stream)
 {
     const struct device_traits *traits = &device->base.traits;
-    tensor_gemm_arguments arguments;
     if (tiles > INT32_MAX) {
         return fail(CARAT_UNSUPPORTED, "kernel %s would need %" PRId64 " tiles, but a launch has at most %d",
                     kernel->name, tiles, INT32_MAX);
     }
-    memset(&arguments, 0, sizeof(arguments));
-    arguments.gemm = *gemm;
-    arguments.tiles = (int32_t)tiles;
-    CARAT_TRY(make_maps(device, kernel, product, gemm, &arguments));
+    CARAT_TRY(make_maps(device, kernel, product, maps, arguments));
+    arguments->tiles = (int32_t)tiles;
+    arguments->stream_tiles = (int32_t)stream_tiles;
+    arguments->pace = 0;
+    arguments->stream_token = 0;
+    arguments->stream_sums = NULL;
+    arguments->stream_flags = NULL;
     if (stream_tiles > 0) {
-        arguments.stream_tiles = (int32_t)stream_tiles;
-        arguments.stream_token = next_token(device);
-        arguments.stream_flags = (uint64_t *)(uintptr_t)handed;
-        arguments.stream_sums = (float *)(uintptr_t)(handed + (CUdeviceptr)kernel_flag_bytes(kernel, traits));
+        arguments->stream_token = next_token(device);
+        arguments->stream_flags = (uint64_t *)(uintptr_t)handed;
+        arguments->stream_sums =
+            (float *)(uintptr_t)(handed + (CUdeviceptr)kernel_flag_bytes(kernel, traits));
     }
     /* All clusters share the first tiles. Else none is without one; and rungs have a cluster for each. */
     int64_t clusters = kernel_clusters(kernel, traits);
@@ -270,14 +312,14 @@ carat_status tensor_launch(struct cuda_device *device, const struct kernel *kern
         clusters = tiles;
     }
     if (stream_tiles == 0 && wants_pace(device, kernel, product, tiles, clusters)) {
-        arguments.pace = (uint32_t)next_token(device);
+        arguments->pace = (uint32_t)next_token(device);
     }
     int64_t blocks = clusters * kernel_cluster_blocks(kernel);
-    if (is_plain(kernel, product, &arguments, tiles > clusters)) {
-        carat_status status = kernel_launch_image(device, kernel, IMAGE_PLAIN, blocks, &arguments, stream);
+    if (is_plain(kernel, product, arguments, tiles > clusters)) {
+        carat_status status = kernel_launch_image(device, kernel, IMAGE_PLAIN, blocks, arguments, stream);
         if (status != CARAT_OUT_OF_DEVICE_MEMORY) { /* the whole image may be there, and does the same */
             return status;
         }
     }
-    return kernel_launch(device, kernel, blocks, &arguments, stream);
+    return kernel_launch(device, kernel, blocks, arguments, stream);
 }

@@ -1179,6 +1179,71 @@ static void check_count(void)
     end_group("safe path");
 }
 
+/* ---- One plan, matrices that move ---- */
+
+enum { MOVED_SIDE = 512 };
+
+/* Fills A, B and D of a set with A and B, and nothing but ones in D's bits, runs the plan there, and reads D. */
+static bool run_moved(carat_plan *plan, const char *a_and_b, const char *ones, size_t bytes, char *set,
+                      void *d)
+{
+    const float alpha = 1;
+    const float beta = 0;
+    return carat_copy(context, set, a_and_b, 2 * bytes, NULL) == CARAT_OK &&
+           carat_copy(context, set + 2 * bytes, ones, bytes, NULL) == CARAT_OK &&
+           carat_plan_run(plan, &alpha, set, set + bytes, &beta, NULL, set + 2 * bytes, NULL) == CARAT_OK &&
+           carat_copy(context, d, set + 2 * bytes, bytes, NULL) == CARAT_OK &&
+           carat_synchronize(context, NULL) == CARAT_OK;
+}
+
+/* What a plan keeps of one call is right for the next, with the same matrices elsewhere: the first ones are NaN then. */
+static void check_moved_of(carat_type type, carat_accuracy accuracy, carat_op op_a)
+{
+    carat_gemm_problem problem = carat_gemm_describe(type, MOVED_SIDE, MOVED_SIDE, MOVED_SIDE);
+    size_t count = (size_t)MOVED_SIDE * MOVED_SIDE;
+    size_t bytes = count * carat_type_size(type);
+    struct random random = {14};
+    carat_plan *plan = NULL;
+    char *sets = NULL;
+    char *host = malloc(5 * bytes);
+    problem.accuracy = accuracy;
+    problem.op_a = op_a;
+    if (!host || carat_plan_create(context, &problem, &plan) != CARAT_OK ||
+        carat_allocate(context, CARAT_MEMORY_DEVICE, 6 * bytes, (void **)&sets) != CARAT_OK) {
+        failed("a product whose matrices move: %s", carat_last_message());
+    } else {
+        char *first = host + 2 * bytes;
+        char *second = first + bytes;
+        char *ones = second + bytes;
+        for (size_t i = 0; i < 2 * count; i++) {
+            element_random(type, host, (int64_t)i, &random);
+        }
+        memset(ones, 0xff, bytes);
+        expect(run_moved(plan, host, ones, bytes, sets, first), "the first product is run");
+        for (int i = 0; i < 3; i++) {
+            expect(carat_copy(context, sets + (size_t)i * bytes, ones, bytes, NULL) == CARAT_OK,
+                   "its matrices are written over");
+        }
+        expect(run_moved(plan, host, ones, bytes, sets + 3 * bytes, second), "the second product is run");
+        expect(memcmp(first, second, bytes) == 0, "both products are the same");
+        expect(memcmp(first, ones, bytes) != 0, "and are products");
+    }
+    carat_plan_destroy(plan);
+    carat_release(context, sets);
+    free(host);
+}
+
+static void check_moved(void)
+{
+    begin_group();
+    check_moved_of(CARAT_BF16, CARAT_ACCURACY_STANDARD, CARAT_NO_TRANSPOSE);
+    check_moved_of(CARAT_BF16, CARAT_ACCURACY_STANDARD, CARAT_TRANSPOSE);
+    check_moved_of(CARAT_F16, CARAT_ACCURACY_STANDARD, CARAT_NO_TRANSPOSE);
+    check_moved_of(CARAT_F32, CARAT_ACCURACY_FAST, CARAT_TRANSPOSE);
+    check_moved_of(CARAT_F32, CARAT_ACCURACY_STANDARD, CARAT_NO_TRANSPOSE);
+    end_group("matrices that move");
+}
+
 /* ---- scale_add and transpose ---- */
 
 /* One scale_add, or one transpose, of a matrix among guard bytes; every element is compared. */
@@ -1423,6 +1488,7 @@ int main(int argc, char **argv)
         check_graphs();
         check_count();
         check_left_values();
+        check_moved();
         check_around();
         check_refusals();
     }

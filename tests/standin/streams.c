@@ -576,6 +576,15 @@ CUresult cuTensorMapEncodeTiled(void *map, CUtensorMapDataType type, unsigned ra
     return call.result;
 }
 
+CUresult cuTensorMapReplaceAddress(void *map, void *address)
+{
+    CALL("cuTensorMapReplaceAddress", NEEDS_CONTEXT);
+    if (!map || (uintptr_t)map % 64 || (uintptr_t)address % 16 || !address) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    return call.result;
+}
+
 /* ---- Streams -------------------------------------------------------------------------------- */
 
 CUresult cuStreamCreate(CUstream *handle, unsigned flags)
