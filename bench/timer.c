@@ -145,6 +145,17 @@ carat_status timer_replay(struct timer *timer, void *graph, double *seconds)
     return timer_region(timer, launch_graph, &replay, 1, seconds, NULL);
 }
 
+/* What empties the last cache is filled: twice as much memory, taken once, before anything is recorded. */
+static size_t filler_bytes(const struct timer *timer) { return 2 * (size_t)timer->place->info.l2_bytes; }
+
+static carat_status have_filler(struct timer *timer)
+{
+    size_t bytes = filler_bytes(timer);
+    return timer->filler || bytes == 0
+               ? CARAT_OK
+               : carat_allocate(timer->place->context, CARAT_MEMORY_DEVICE, bytes, &timer->filler);
+}
+
 carat_status trials_open(struct timer *timer, struct contender *contender, const struct workload *workload,
                          double estimate, double budget, struct trials *trials)
 {
@@ -156,6 +167,7 @@ carat_status trials_open(struct timer *timer, struct contender *contender, const
         return CARAT_OK;
     }
     double upload;
+    CARAT_TRY(have_filler(timer));
     carat_status status = timer_capture(timer, contender, workload, trials->calls, &trials->graph);
     if (trials->graph) {
         status = timer_replay(timer, trials->graph, &upload);
@@ -172,15 +184,10 @@ void trials_close(struct timer *timer, struct trials *trials)
     *trials = (struct trials){0};
 }
 
-/* Fills the last cache twice over, in the order of the stream. */
+/* Fills the last cache, in the order of the stream. */
 static carat_status empty_cache(struct timer *timer)
 {
-    struct place *place = timer->place;
-    size_t bytes = 2 * (size_t)place->info.l2_bytes;
-    if (!timer->filler) {
-        CARAT_TRY(carat_allocate(place->context, CARAT_MEMORY_DEVICE, bytes, &timer->filler));
-    }
-    return place_memset(place, timer->filler, 0, bytes);
+    return timer->filler ? place_memset(timer->place, timer->filler, 0, filler_bytes(timer)) : CARAT_OK;
 }
 
 carat_status trials_run(struct timer *timer, struct contender *contender, const struct workload *workload,

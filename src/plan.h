@@ -53,7 +53,11 @@ struct plan {
     int64_t
         stream_tiles; /* of the product's kernel, see tensor_gemm_arguments; 0: every cluster has its own */
     size_t workspace_bytes;
-    void *kept; /* the device's own, kept_bytes of it, all zeros at first; NULL: there is no room for any */
+    /*
+     * The device's own, kept_bytes of it, all zeros at first; NULL: there is no room for any. Calls that run the plan at once
+     * write there: the device sees to it that they agree.
+     */
+    void *kept;
     char explanation[720];
 };
 

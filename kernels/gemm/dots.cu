@@ -357,7 +357,7 @@ static __device__ __forceinline__ void sum_across_k(accumulator *sum, const oper
  * Who reads across k in many trips waits for memory in each of them, and for device memory where the second-level cache
  * has other things: f16 NN 26 x 33 x 2679 5.4 us from the cache, and 7.9. So all blocks together ask for all of a small operand at
  * once, each for its share of `columns` columns of `rows` elements, as they lie in memory: 6.1. (Where a row has two or three
- * trips along k it costs more than it gains.) One thread of a block calls it, once it may read them.
+ * trips along k it costs more than it gains.) One thread of a block calls it for A and one for B, once it may read them.
  */
 static __device__ inline void ask_for_share(const void *matrix, int64_t rows, int64_t columns, int64_t ld)
 {

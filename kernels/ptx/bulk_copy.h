@@ -1,6 +1,6 @@
 /*
- * bulk_copy.h - the copy engine's copies of a piece of memory, wherever it lies and as long as it may be (PTX ISA,
- * "cp.async.bulk"; sm_90). Both ends and the length are multiples of 16 bytes.
+ * bulk_copy.h - the copy engine's copies of a piece of memory without a map (PTX ISA, "cp.async.bulk"; sm_90). Both
+ * ends and the length are multiples of 16 bytes.
  */
 #ifndef CARAT_PTX_BULK_COPY_H
 #define CARAT_PTX_BULK_COPY_H

@@ -205,6 +205,7 @@ static void leave(enum state state, int line)
 }
 
 static void land_copies(struct thread *thread, int64_t last_group);
+static void refuse_stores_under_way(const struct thread *thread);
 
 /* What a coroutine does all its life: be a thread of one block after another. */
 static void main_of_thread(void)
@@ -214,6 +215,7 @@ static void main_of_thread(void)
 #endif
     for (;;) {
         run.kernel->run(run.arguments);
+        refuse_stores_under_way(&threads[run.current]);
         land_copies(&threads[run.current], INT64_MAX);
         leave(DONE, 0);
     }
@@ -555,6 +557,16 @@ void bulk_store(void *to, const void *from_shared, uint32_t bytes)
     }
 #endif
     begin_copy((struct copy){to, from_shared, (int)bytes, (int)bytes, STORES_BEGUN});
+}
+
+/* Behind the block's end its shared memory is another's, which the engine would read. */
+static void refuse_stores_under_way(const struct thread *thread)
+{
+    for (int i = 0; i < thread->copy_count; ++i) {
+        if (thread->copies[i].group >= STORES_COMMITTED) {
+            fault("thread %d returns, and has not waited for its stores of shared memory", run.current);
+        }
+    }
 }
 
 void tensor_store_commit(void)

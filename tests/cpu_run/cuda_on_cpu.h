@@ -172,7 +172,10 @@ static inline void prefetch_to_l2(const void *from, uint32_t bytes)
 
 void copy_async_wait(int pending);
 
-/* The copy engine reads shared memory at any time between a store's begin and the wait for its group. */
+/*
+ * The copy engine reads shared memory at any time between a store's begin and the wait for its group, without which no thread
+ * may return. Whether the fence stands before the store only a device shows.
+ */
 void bulk_store(void *to, const void *from_shared, uint32_t bytes);
 void tensor_store_commit(void);
 void tensor_store_wait_read(int pending);

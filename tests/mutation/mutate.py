@@ -3,7 +3,7 @@
 
 A mutant is a copy of the kernels with one change:
 
-    barrier    a __syncthreads, __syncwarp or copy_async_wait is removed
+    barrier    a __syncthreads, __syncwarp or wait for copies or stores is removed
     bound      a comparison's bound is moved by one, up or down: a < b becomes a <= b, or a < -1 + b
 
 It is compiled for the CPU as one row of the catalogue after another, and run by test_cuda_kernels, until
@@ -26,7 +26,8 @@ import subprocess
 import sys
 import tempfile
 
-BARRIER = re.compile(r"\b(__syncthreads\(\)|__syncwarp\([^()]*\)|copy_async_wait\([^()]*\))\s*;")
+BARRIER = re.compile(r"\b(__syncthreads\(\)|__syncwarp\([^()]*\)|copy_async_wait\([^()]*\)"
+                     r"|tensor_store_commit\(\)|tensor_store_wait_read\([^()]*\))\s*;")
 COMPARISON = re.compile(r"(?<=[^<>=!-]) (<=|>=|<|>) (?=[^<>=])")
 # What each comparison becomes with its bound one higher and one lower, for integers.
 SHIFTED = {
