@@ -145,7 +145,7 @@ carat_status timer_replay(struct timer *timer, void *graph, double *seconds)
     return timer_region(timer, launch_graph, &replay, 1, seconds, NULL);
 }
 
-/* What empties the last cache is filled: twice as much memory, taken once, before anything is recorded. */
+/* The last cache is emptied by filling twice as much memory as it holds, taken once, before anything is recorded. */
 static size_t filler_bytes(const struct timer *timer) { return 2 * (size_t)timer->place->info.l2_bytes; }
 
 static carat_status have_filler(struct timer *timer)
