@@ -126,7 +126,7 @@ static carat_status run_plan_here(carat_plan *plan, const struct operands *given
     CARAT_TRY(run_check(&run));
     struct problem here = problem_here(plan->context, &plan->plan.problem, given);
     bool too_little = run->workspace && run->workspace_bytes < plan->plan.workspace_bytes;
-    const struct problem *planned = &plan->plan.problem;
+    const struct problem *planned = &plan->plan.problem; /* of which a call's differs in alignment alone */
     if (too_little || (here.align_a == planned->align_a && here.align_b == planned->align_b)) {
         carat_status status = run_plan(plan, given, run);
         if (status != CARAT_WORKSPACE_TOO_SMALL || run->workspace) {

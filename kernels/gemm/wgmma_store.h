@@ -200,9 +200,8 @@ static __device__ __forceinline__ void store_late(const tensor_gemm_arguments *a
     int number = bytes == 4 ? PIECE_COUNT(4) - LATE_PIECES + waiting : waiting;
     unsigned char *buffer = buffer_of(at, shared, consumer, number);
     if (left == LATE_PIECES) {
-        await_buffers(
-            at,
-            consumer); /* 16-bit pieces are numbered anew in a tile: the last may have been of any buffer */
+        /* 16-bit pieces are numbered anew in a tile: the last one may have been of any buffer. */
+        await_buffers(at, consumer);
     } else {
         await_buffer_before(at, consumer);
     }

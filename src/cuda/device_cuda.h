@@ -143,7 +143,6 @@ carat_status workspace_drop(struct cuda_device *device, CUstream stream);
 struct boxed {
     const void *address;
     struct extent extent;
-    carat_type type;
     bool rounded; /* f32 to tf32 */
     int64_t box_rows;
     int64_t box_columns;
@@ -152,7 +151,7 @@ struct boxed {
 
 /*
  * A map that was made for a plan's call, for later ones: where those differ in the address alone, as most do, it takes its new
- * address in a third of the time that making it takes. Written once, by whom it is that came first.
+ * address in a quarter of the time that making it takes. Written once, by whom it is that came first.
  */
 struct kept_map {
     atomic_int state; /* enum kept_state, 0 at first */

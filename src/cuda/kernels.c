@@ -17,7 +17,7 @@
 #define EARLY_CAPABILITY 90
 #define EARLY_DRIVER 12030
 
-static carat_status is_in_catalog(const struct kernel *kernel)
+static carat_status catalog_check(const struct kernel *kernel)
 {
     return kernel >= carat_catalog && kernel < carat_catalog + carat_catalog_count
                ? CARAT_OK
@@ -27,7 +27,7 @@ static carat_status is_in_catalog(const struct kernel *kernel)
 carat_status cuda_kernel_check(struct device *base, const struct kernel *kernel)
 {
     const struct device_traits *traits = &base->traits;
-    CARAT_TRY(is_in_catalog(kernel));
+    CARAT_TRY(catalog_check(kernel));
     if (!kernel->image) {
         return fail(CARAT_UNSUPPORTED,
                     "kernel %s is not in this library: the nvcc it was built with was too old", kernel->name);
@@ -97,7 +97,7 @@ static carat_status load_once(struct cuda_device *device, const struct kernel *k
 carat_status kernel_load(struct cuda_device *device, const struct kernel *kernel, enum kernel_image image,
                          CUfunction *function)
 {
-    CARAT_TRY(is_in_catalog(kernel));
+    CARAT_TRY(catalog_check(kernel));
     struct loaded_kernel *loaded = &device->kernels[kernel - carat_catalog][image];
     *function = atomic_load_explicit(&loaded->function, memory_order_acquire);
     if (*function) {

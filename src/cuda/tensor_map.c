@@ -115,7 +115,6 @@ static struct boxed operand_of(const struct kernel *kernel, const void *address,
     struct boxed matrix = {
         .address = address,
         .extent = extent,
-        .type = type,
         .rounded = type == CARAT_F32,
         .box_rows = row,
         .box_columns = along_k ? wide / sharers : kernel->tile_k,
