@@ -170,7 +170,7 @@
 #else
 #define BOX_COLUMNS ACROSS
 #endif
-#define BOXES_OF(count) (BOX_COLUMNS < ACROSS ? ((count) + ACROSS - 1) / ACROSS : (count) / ACROSS)
+#define BOXES_OF(count) (((count) + ACROSS - 1) / ACROSS)
 /* Columns that lie across come in whole boxes, of the last of which the instruction may use a part only. */
 #define COLUMNS_LOADED (COLUMNS_ACROSS ? (WGMMA_N + BOX_COLUMNS - 1) / BOX_COLUMNS * BOX_COLUMNS : WGMMA_N)
 #define ROWS_BYTES (TILE_ROWS * K_BYTES)         /* a stage's rows of k, a plane, ... */
@@ -230,7 +230,8 @@
  * ones: pieces of 64 16-bit results along m, or of 32. Not where moved sums or fetched rows take the registers, nor where
  * another consumer multiplies meanwhile.
  */
-#if SWAPPED && TILE_M >= 64 && !TURNS && !(MOVES_SUMS && TILE_M > 160) && !(FETCHES_ROWS && TILE_M > 192)
+#if SWAPPED && TILE_M >= 64 && !TURNS && !(MOVES_SUMS && (TILE_M > 160 || SHARES_K)) &&                      \
+    !(FETCHES_ROWS && TILE_M > 192)
 #define LATE_PIECES ((WGMMA_N + 63) / 64)
 #define LATE_WORDS (WGMMA_N % 64 == 0 ? LATE_PIECES * 16 : WGMMA_N / 4 + 8)
 #else
@@ -263,7 +264,8 @@ static_assert(!TRANSPOSES || (HAS_8_BITS ? WGMMA_N == BOX_COLUMNS : WGMMA_N % BO
               "whole boxes are transposed, of bytes one");
 static_assert(!TRANSPOSES || (FETCHES_ROWS && CLUSTER == 1),
               "what is transposed is one block's, beside rows that are fetched");
-static_assert(!ROWS_IN_PAIRS || TILE_ROWS == ROW_BYTES, "8-bit rows that lie across are one box");
+static_assert(!ROWS_IN_PAIRS || TILE_ROWS == ROW_BYTES || (SHARES_K && TILE_ROWS == ROW_BYTES / 2),
+              "8-bit rows that lie across are one box, as wide as a row of a swizzle");
 static_assert(!FETCHES_ROWS || CONSUMERS == 2, "while a warpgroup fetches the other multiplies");
 #if SHARES_K && (!FETCHES_ROWS || STREAM || CLUSTER > 1 || TURNS || TRANSPOSES || STAGES % 2 != 0)
 #error "steps in turn are of whole tiles with fetched rows, and of every other stage"
@@ -543,8 +545,9 @@ static __device__ inline operand_places places_of(shared_memory *shared, int con
  *     matrix 1     2, 3        6, 7        8, 9        12, 13
  *
  * loaded[s] are two such pairs of matrices, of 32 k. Row `group` of the instruction is then row 2 * group, and row group + 8 the
- * next one: see row_of().
+ * next one: see row_of(). Of 64 rows a k is half a line: its swizzle goes by the line.
  */
+#define BYTES_OF_K TILE_ROWS
 static __device__ __forceinline__ void fetch_rows(uint32_t loaded[STEPS][4], const stage *from, int consumer)
 {
     standing at = standing_of_thread();
@@ -552,10 +555,11 @@ static __device__ __forceinline__ void fetch_rows(uint32_t loaded[STEPS][4], con
     int member = at.lane % 8 / 2;
     int k = matrix / 2 * 16 + member * 4 + (matrix % 2 ^ member / 2) * 2 + at.lane % 2;
     int piece = FIRST_ROW(consumer) / 16 + at.warp;
-    const unsigned char *first = from->rows[0] + k * ROW_BYTES + ((piece ^ k % 8) << 4);
+    int turn = k / (ROW_BYTES / BYTES_OF_K) % (BYTES_OF_K / 16);
+    const unsigned char *first = from->rows[0] + k * BYTES_OF_K + ((piece ^ turn) << 4);
 #pragma unroll
     for (int s = 0; s < STEPS; ++s) {
-        ldmatrix_x4_trans(loaded[s], first + s * 32 * ROW_BYTES);
+        ldmatrix_x4_trans(loaded[s], first + s * 32 * BYTES_OF_K);
     }
 }
 
@@ -1283,11 +1287,11 @@ static __device__ inline int goes_through_stages(const consumer_state *self, int
 
 /*
  * Before results go into the stages, which were every warp's to read; rows in pairs lie in one box, half a line for either
- * consumer, so that both have to be through.
+ * consumer, so that both have to be through, if both store.
  */
 static __device__ inline void meet_over_stages(int consumer)
 {
-    if (ROWS_IN_PAIRS) {
+    if (ROWS_IN_PAIRS && !SHARES_K) {
         barrier_sync(1 + CONSUMERS, CONSUMERS * WARPGROUP);
     } else {
         meet(consumer);

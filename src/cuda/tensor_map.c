@@ -100,14 +100,14 @@ static carat_status make_map(struct cuda_device *device, const struct boxed *mat
 
 /*
  * An operand, of which a tile has `wide` rows and each block of a cluster loads its share: boxes of TILE_K elements of k, 128
- * bytes or 64, by that many rows where it runs along k, else of 128 bytes by TILE_K; of as many as are transposed, where those
- * have fewer bytes. Each plane is a problem of the map.
+ * bytes or 64, by that many rows where it runs along k, else of 128 bytes by TILE_K; of 8-bit types of as many as the tile has,
+ * where those are fewer. Each plane is a problem of the map.
  */
 static struct boxed operand_of(const struct kernel *kernel, const void *address, struct extent extent,
                                carat_type type, bool along_k, int64_t wide, int64_t sharers)
 {
     int64_t across = ROW_BYTES / (int64_t)extent.element_bytes;
-    if (kernel->transposes && wide < across) {
+    if (extent.element_bytes == 1 && wide < across) {
         across = wide;
     }
     int64_t row = along_k ? kernel->tile_k : across;
