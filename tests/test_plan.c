@@ -52,12 +52,14 @@ static void clusters_stand_side_by_side(void **state)
     assert_true(kernel_count_blocks(along_n, &p, 1, &blocks) && blocks == 10);
     p.n = 576;
     assert_true(kernel_count_blocks(along_n, &p, 1, &blocks) && blocks == 10);
-    const struct kernel *along_m = catalog_find("wgmma_bf16_tn_128x64_r2");
+    const struct kernel *along_m = catalog_find("wgmma_bf16_tn_224x128_r2");
     assert_int_equal(kernel_cluster_m(along_m), 2);
     assert_int_equal(kernel_cluster_n(along_m), 1);
-    assert_true(kernel_count_blocks(along_m, &p, 1, &blocks) && blocks == 18);
-    p.m = 256;
-    assert_true(kernel_count_blocks(along_m, &p, 1, &blocks) && blocks == 18);
+    assert_true(kernel_count_blocks(along_m, &p, 1, &blocks) && blocks == 10);
+    p.m = 448;
+    assert_true(kernel_count_blocks(along_m, &p, 1, &blocks) && blocks == 10);
+    p.m = 449;
+    assert_true(kernel_count_blocks(along_m, &p, 1, &blocks) && blocks == 20);
 }
 
 static int64_t blocks_of(const struct kernel *kernel, const struct problem *p, int parts)

@@ -63,8 +63,8 @@ static void each_row_of_a_type_is_its_own(void **state)
             }
         }
     }
-    assert_int_equal(ways_row(ways, row("wgmma_bf16_tn_128x64_r2")),
-                     ways_row(ways, row("wgmma_f16_tn_128x64_r2")));
+    assert_int_equal(ways_row(ways, row("wgmma_bf16_tn_224x128_r2")),
+                     ways_row(ways, row("wgmma_f16_tn_224x128_r2")));
     ways_close(ways);
 }
 

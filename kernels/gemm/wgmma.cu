@@ -185,7 +185,7 @@
 #define BUFFER_ROWS 16
 #else
 #define STORERS WARPGROUP
-#define BUFFER_ROWS (WGMMA_N < 64 ? WGMMA_N : 64)
+#define BUFFER_ROWS (WGMMA_N % 64 == 0 ? 64 : WGMMA_N % 32 == 0 ? 32 : 16)
 #endif
 #define BUFFERS 2 /* of each group, used in turn */
 #define BUFFER_BYTES (BUFFER_ROWS * ROW_BYTES)

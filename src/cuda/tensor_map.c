@@ -12,7 +12,7 @@
 #include "status.h"
 
 #define ROW_BYTES 128  /* of a box under the 128-byte swizzle */
-#define BUFFER_ROWS 64 /* columns of D in a buffer, at most: see kernels/gemm/wgmma.cu */
+#define BUFFER_ROWS 64 /* columns of D in a buffer, or the half or quarter that the tile has: see kernels/gemm/wgmma.cu */
 #define BUFFER_ROWS_SWAPPED 16
 #define MAP_ALIGNMENT 16 /* of addresses and strides */
 #define MOST_LENGTH ((int64_t)1 << 31)
@@ -148,7 +148,10 @@ static struct boxed destination_of(const struct kernel *kernel, const struct pro
     if (kernel->swapped) {
         matrix.box_columns = BUFFER_ROWS_SWAPPED;
     } else {
-        matrix.box_columns = kernel->tile_n < BUFFER_ROWS ? kernel->tile_n : BUFFER_ROWS;
+        matrix.box_columns = BUFFER_ROWS;
+        while (kernel->tile_n % matrix.box_columns != 0) {
+            matrix.box_columns /= 2;
+        }
     }
     return matrix;
 }
