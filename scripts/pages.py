@@ -14,6 +14,7 @@ import typing
 
 SOURCE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 SHAPES = ("square", "layouts", "ragged", "odd", "llm", "skinny", "batched", "strict", "dial", "large")
+SHAPES_ON_AN_H100 = ("square", "layouts", "ragged", "odd", "llm", "tokens", "skinny", "batched", "random")
 FORM = re.compile(r"(\d+)(?:\.(\d+))?(?:e(-?\d+))?")
 
 
@@ -160,10 +161,10 @@ def said(path, pattern):
     return [groups(page(path), match) for match in re.finditer(pattern, page(path).text)]
 
 
-def products(name):
+def products(name, folder=""):
     """The results of a file of carat bench by type, layout, sizes and batch: a line for each contender."""
     found = {}
-    for line in lines("bench_" + name):
+    for line in lines(f"{folder}bench_{name}"):
         if line["kind"] == "result":
             key = tuple(line[field] for field in ("dtype", "layout", "m", "n", "k", "batch"))
             found.setdefault(key, {})[line["contender"]] = line
@@ -218,21 +219,21 @@ def rates_of_the_readme():
         yield figure(share.split_by(r"(\S+)%")[0], gauge(carat, "share_of_ceiling", 100), what + ", share")
 
 
-def means(name):
+def means(name, folder=""):
     """The geometric mean and the least of the ratios of each type in a file."""
     ratios = {}
-    for (dtype, *_), contenders in products(name).items():
+    for (dtype, *_), contenders in products(name, folder).items():
         if contenders.get("carat", {}).get("ratio"):
             ratios.setdefault(dtype, []).append(contenders["carat"]["ratio"])
     return {dtype: (math.exp(sum(map(math.log, of)) / len(of)), min(of)) for dtype, of in ratios.items()}
 
 
-def means_of_the_readme():
-    rows, head = table("README.md", "shapes")
-    for name in sorted(set(SHAPES) - {name for name, *_ in rows}):
+def means_in_table(title, shapes, folder=""):
+    rows, head = table("README.md", title)
+    for name in sorted(set(shapes) - {name for name, *_ in rows}):
         yield Problem(f"{head[0].where()}: {name}: no row for its results")
     for name, *row in rows:
-        found = means(name)
+        found = means(name, folder)
         for dtype in sorted(set(found) - set(head)):
             yield Problem(f"{name.where()}: {name}: results for {dtype}, which has no column")
         for dtype, cell in zip(head[1:], row):
@@ -240,6 +241,14 @@ def means_of_the_readme():
             yield from unlike(cell, dtype in found, what)
             if cell and dtype in found:
                 yield from map(figure, cell.split_by(r"(\S+) / (\S+)"), found[dtype], (what, what))
+
+
+def means_of_the_readme():
+    return means_in_table("shapes", SHAPES)
+
+
+def means_on_an_h100():
+    return means_in_table("shapes on an H100", SHAPES_ON_AN_H100, "h100/")
 
 
 def ladder(name):
@@ -408,7 +417,7 @@ def errors_beside_cublas():
     yield from map(figure, spoken[0], (held, len(cases)), ("errors that are no larger", "all of them"))
 
 
-TABLES = (rates_of_the_readme, means_of_the_readme, rungs_of_f32, rungs_of_bf16,
+TABLES = (rates_of_the_readme, means_of_the_readme, means_on_an_h100, rungs_of_f32, rungs_of_bf16,
           block_sizes, transfers, errors_of_sums, kernels_that_move_memory, parts_in_registers,
           rates_of_close, errors_beside_cublas)
 

@@ -11,8 +11,9 @@
 #include "rows.h"
 #include "status.h"
 
-#define ROW_BYTES 128  /* of a box under the 128-byte swizzle */
-#define BUFFER_ROWS 64 /* columns of D in a buffer, or the half or quarter that the tile has: see kernels/gemm/wgmma.cu */
+#define ROW_BYTES 128 /* of a box under the 128-byte swizzle */
+#define BUFFER_ROWS                                                                                          \
+    64 /* columns of D in a buffer, or the half or quarter that the tile has: see kernels/gemm/wgmma.cu */
 #define BUFFER_ROWS_SWAPPED 16
 #define MAP_ALIGNMENT 16 /* of addresses and strides */
 #define MOST_LENGTH ((int64_t)1 << 31)
