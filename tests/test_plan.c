@@ -40,7 +40,7 @@ static void rows_are_found_by_name(void **state)
 
 /* ---- What must hold of every plan ---- */
 
-/* In tiles of 128 x 64: of 576 columns pairs along n are five, the last half beyond D; of 128 rows pairs along m reach beyond. */
+/* Pairs along n of 128 x 64: of 576 columns five, the last half beyond D. Pairs along m of 224 x 128: of up to 448 rows one. */
 static void clusters_stand_side_by_side(void **state)
 {
     (void)state;

@@ -16,8 +16,8 @@
  *         rows          64 * CONSUMERS = TILE_N, of B          64 * CONSUMERS = TILE_M, of A
  *         columns       WGMMA_N = TILE_M, of A                 WGMMA_N = TILE_N, of B
  *
- * A stage holds TILE_K = 128 bytes of k of both operands, under the 128-byte swizzle, along k or across as they
- * lie in memory. The instruction reads 16-bit types across as well; other rows that lie across the threads fetch themselves,
+ * A stage holds TILE_K = 128 bytes of k of both operands, under the 128-byte swizzle (64 rows of 8 bits that lie across under that
+ * of 64), along k or across as they lie in memory. The instruction reads 16-bit types across as well; other rows that lie across the threads fetch themselves,
  * and hand over in registers (fetch_rows()). The CLUSTER blocks of a cluster stand side by side along the rows and
  * have the columns' operand in common: each loads its share of that for all of them. With SHARES_ROWS=1 they stand along the
  * columns, and have the rows in common.
@@ -227,8 +227,8 @@
 /*
  * Registers in which results wait to be stored while the next tile is multiplied: half as many as the tile has sums are
  * to spare (a few more where the width is no multiple of 64), for all of its 16-bit results or the last of its 32-bit
- * ones: pieces of 64 16-bit results along m, or of 32. Not where moved sums or fetched rows take the registers, nor where
- * another consumer multiplies meanwhile.
+ * ones: pieces of 64 16-bit results along m, or of 32. Not where moved sums or fetched rows take the registers, or both do, nor
+ * where another consumer multiplies meanwhile.
  */
 #if SWAPPED && TILE_M >= 64 && !TURNS && !(MOVES_SUMS && (TILE_M > 160 || SHARES_K)) &&                      \
     !(FETCHES_ROWS && TILE_M > 192)
@@ -535,6 +535,9 @@ static __device__ inline operand_places places_of(shared_memory *shared, int con
 
 #if ROWS_IN_PAIRS
 
+/* Bytes from one k to the next, where rows lie across. Of 64 rows that is half of the 128 by which the swizzle goes. */
+#define PITCH_OF_K TILE_ROWS
+
 /*
  * A consumer's rows of a stage, for wgmma_a_registers(). ldmatrix turns pairs of bytes: of 16 rows that lie across, in 16 bytes
  * of each k, a lane gets rows 2 * group and the next of two k. The instruction wants four k of a row in a word, so of 16 k
@@ -545,9 +548,8 @@ static __device__ inline operand_places places_of(shared_memory *shared, int con
  *     matrix 1     2, 3        6, 7        8, 9        12, 13
  *
  * loaded[s] are two such pairs of matrices, of 32 k. Row `group` of the instruction is then row 2 * group, and row group + 8 the
- * next one: see row_of(). Of 64 rows a k is half a line: its swizzle goes by the line.
+ * next one: see row_of().
  */
-#define BYTES_OF_K TILE_ROWS
 static __device__ __forceinline__ void fetch_rows(uint32_t loaded[STEPS][4], const stage *from, int consumer)
 {
     standing at = standing_of_thread();
@@ -555,11 +557,11 @@ static __device__ __forceinline__ void fetch_rows(uint32_t loaded[STEPS][4], con
     int member = at.lane % 8 / 2;
     int k = matrix / 2 * 16 + member * 4 + (matrix % 2 ^ member / 2) * 2 + at.lane % 2;
     int piece = FIRST_ROW(consumer) / 16 + at.warp;
-    int turn = k / (ROW_BYTES / BYTES_OF_K) % (BYTES_OF_K / 16);
-    const unsigned char *first = from->rows[0] + k * BYTES_OF_K + ((piece ^ turn) << 4);
+    int turn = k / (ROW_BYTES / PITCH_OF_K) % (PITCH_OF_K / 16);
+    const unsigned char *first = from->rows[0] + k * PITCH_OF_K + ((piece ^ turn) << 4);
 #pragma unroll
     for (int s = 0; s < STEPS; ++s) {
-        ldmatrix_x4_trans(loaded[s], first + s * 32 * BYTES_OF_K);
+        ldmatrix_x4_trans(loaded[s], first + s * 32 * PITCH_OF_K);
     }
 }
 

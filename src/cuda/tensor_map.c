@@ -12,8 +12,8 @@
 #include "status.h"
 
 #define ROW_BYTES 128 /* of a box under the 128-byte swizzle */
-#define BUFFER_ROWS                                                                                          \
-    64 /* columns of D in a buffer, or the half or quarter that the tile has: see kernels/gemm/wgmma.cu */
+/* Columns of D in a buffer: 64, or 32 or 16 where the tile has no multiple of that; and with the rows along n. */
+#define BUFFER_ROWS 64
 #define BUFFER_ROWS_SWAPPED 16
 #define MAP_ALIGNMENT 16 /* of addresses and strides */
 #define MOST_LENGTH ((int64_t)1 << 31)
