@@ -16,11 +16,11 @@
  *         rows          64 * CONSUMERS = TILE_N, of B          64 * CONSUMERS = TILE_M, of A
  *         columns       WGMMA_N = TILE_M, of A                 WGMMA_N = TILE_N, of B
  *
- * A stage holds TILE_K = 128 bytes of k of both operands, under the 128-byte swizzle (64 rows of 8 bits that lie across under that
- * of 64), along k or across as they lie in memory. The instruction reads 16-bit types across as well; other rows that lie across the threads fetch themselves,
- * and hand over in registers (fetch_rows()). The CLUSTER blocks of a cluster stand side by side along the rows and
- * have the columns' operand in common: each loads its share of that for all of them. With SHARES_ROWS=1 they stand along the
- * columns, and have the rows in common.
+ * A stage holds TILE_K = 128 bytes of k of both operands, under the 128-byte swizzle (64 rows of 8 bits that lie across: under
+ * that of 64), along k or across as they lie in memory. The instruction reads 16-bit types across as well; other rows that lie
+ * across the threads fetch themselves, and hand over in registers (fetch_rows()). The CLUSTER blocks of a cluster stand side by
+ * side along the rows and have the columns' operand in common: each loads its share of that for all of them. With
+ * SHARES_ROWS=1 they stand along the columns, and have the rows in common.
  *
  *                  columns (shared)                        a cluster of 2, tiles of 128 x 256:
  *             +-----------------------+                    each block loads 128 rows of its own
