@@ -47,15 +47,40 @@ struct spot {
     uint16_t accuracy;
 };
 
-/* Eight bytes, as there are hundreds of thousands. */
-enum { SPOT_BITS = 20, PARTS_BITS = 12, MOST_SPOTS = 1 << SPOT_BITS };
+/* Six bytes, as there are more than a million. */
+enum { SPOT_BITS = 20, PARTS_BITS = 12, MOST_SPOTS = 1 << SPOT_BITS, RESIDUAL_UNITS = 1 << 12 };
 struct sample {
-    uint32_t spot : SPOT_BITS; /* its number */
-    uint32_t parts : PARTS_BITS;
-    float residual;
+    uint16_t spot_low; /* of the spot's number */
+    uint16_t parts_and_spot_high;
+    int16_t
+        residual; /* in parts of 1 / RESIDUAL_UNITS: to a hundredth of a percent, and up to e to the 8th */
 };
 
 static_assert(MOST_PARTS < 1 << PARTS_BITS, "a sample holds all parts of K that there may be");
+static_assert(SPOT_BITS + PARTS_BITS == 32 && sizeof(struct sample) == 6,
+              "in six bytes there is nothing but that");
+
+static struct sample pack_sample(int spot, int parts, float residual)
+{
+    float units = residual * (float)RESIDUAL_UNITS;
+    return (struct sample){
+        .spot_low = (uint16_t)(spot & UINT16_MAX),
+        .parts_and_spot_high = (uint16_t)(parts << (SPOT_BITS - 16) | spot >> 16),
+        .residual = (int16_t)lrintf(fminf(fmaxf(units, INT16_MIN), INT16_MAX)),
+    };
+}
+static int sample_spot(const struct sample *sample)
+{
+    return sample->spot_low | (sample->parts_and_spot_high & ((1 << (SPOT_BITS - 16)) - 1)) << 16;
+}
+static int sample_parts(const struct sample *sample)
+{
+    return sample->parts_and_spot_high >> (SPOT_BITS - 16);
+}
+static float sample_residual(const struct sample *sample)
+{
+    return (float)sample->residual / (float)RESIDUAL_UNITS;
+}
 
 /* What may be done to an operand, see plan_marks(); samples of the same row, of the same of that, and shared, are a bucket. */
 static const char MARKS[] = "-pthds";
@@ -70,6 +95,16 @@ struct loose_sample {
     float residual;
 };
 
+/*
+ * The samples of one bucket, which begin here and end where the next one's begin. Of a hundred possible buckets four have any;
+ * behind the last one stands where its samples end.
+ */
+struct bucket {
+    int32_t number;
+    int32_t first;
+    float least; /* of their residuals; at most 0 */
+};
+
 /* Of a spot that is near to every problem, and is none's. */
 enum { NO_ACCURACY = UINT16_MAX };
 
@@ -79,10 +114,10 @@ struct ways {
     int count;
     float usual; /* the mean of all residuals: what is to be expected of a way of which nothing is known */
     int spot_count;
+    int bucket_count;
     const struct spot *spots;         /* sorted */
     const struct sample *samples;     /* by bucket, then by spot */
-    const int32_t *first;             /* of each bucket, in samples; one more than there are buckets */
-    const float *least;               /* of a bucket's residuals */
+    const struct bucket *buckets;     /* by number */
     void *memory;                     /* in which all that is; NULL: it lies in an image */
     int32_t *twins;                   /* of each row of the catalogue */
     bool leaves_out;                  /* the problem itself */
@@ -101,7 +136,7 @@ static bool are_twins(const struct kernel *x, const struct kernel *y)
            x->layout == y->layout && x->tile_m == y->tile_m && x->tile_n == y->tile_n &&
            x->tile_k == y->tile_k && x->stages == y->stages && x->threads_x == y->threads_x &&
            x->warp_m == y->warp_m && x->warp_n == y->warp_n && x->thread_m == y->thread_m &&
-           x->cluster == y->cluster && x->swapped == y->swapped && x->shares_rows == y->shares_rows &&
+           x->cluster == y->cluster && x->swapped == y->swapped && x->row_sharers == y->row_sharers &&
            x->shares_k == y->shares_k && x->turns == y->turns && x->consumers == y->consumers &&
            x->planes == y->planes && x->stream == y->stream && x->min_blocks == y->min_blocks &&
            x->alignment == y->alignment && x->k_limit == y->k_limit && x->shared_bytes == y->shared_bytes;
@@ -122,8 +157,6 @@ static int bucket_of(const struct ways *ways, const struct kernel *kernel, const
     }
     return ways_row(ways, kernel) * BUCKETS_OF_ROW + (marks[0] * MARK_COUNT + marks[1]) * 2;
 }
-
-static int bucket_count(void) { return carat_catalog_count * BUCKETS_OF_ROW; }
 
 static int compare_spots(const void *first, const void *second)
 {
@@ -215,14 +248,14 @@ bool ways_add(struct ways *ways, const struct kernel *kernel, const struct way_p
 bool ways_borrow(struct ways *ways, const struct ways *others, bool at_their_word)
 {
     bool fits = true;
-    for (int bucket = 0; bucket < bucket_count(); bucket++) {
-        for (int i = others->first[bucket]; i < others->first[bucket + 1] && fits; i++) {
+    for (int b = 0; b < others->bucket_count; b++) {
+        for (int i = others->buckets[b].first; i < others->buckets[b + 1].first && fits; i++) {
             const struct sample *sample = &others->samples[i];
-            struct loose_sample added = {.bucket = bucket,
+            struct loose_sample added = {.bucket = others->buckets[b].number,
                                          .borrowed = true,
-                                         .spot = others->spots[sample->spot],
-                                         .parts = sample->parts,
-                                         .residual = sample->residual};
+                                         .spot = others->spots[sample_spot(sample)],
+                                         .parts = (uint16_t)sample_parts(sample),
+                                         .residual = sample_residual(sample)};
             added.spot.accuracy = at_their_word ? added.spot.accuracy : NO_ACCURACY;
             fits = add_loose(ways, &added);
         }
@@ -273,11 +306,14 @@ static void sort_loose(struct ways *ways)
     ways->count = kept;
 }
 
-/* Bytes of the arrays of sorted ways, which lie one behind the other: spots, samples, first, least. */
-static size_t sorted_bytes(int spot_count, int count)
+/* Samples for which there is room: numbers of four bytes lie behind them. */
+static size_t sample_room(int count) { return ((size_t)count + 1) / 2 * 2; }
+
+/* Bytes of the arrays of sorted ways, which lie one behind the other: spots, samples, buckets. */
+static size_t sorted_bytes(const struct ways *ways)
 {
-    return (size_t)spot_count * sizeof(struct spot) + (size_t)count * sizeof(struct sample) +
-           (size_t)(bucket_count() + 1) * sizeof(int32_t) + (size_t)bucket_count() * sizeof(float);
+    return (size_t)ways->spot_count * sizeof(struct spot) + sample_room(ways->count) * sizeof(struct sample) +
+           (size_t)(ways->bucket_count + 1) * sizeof(struct bucket);
 }
 
 /* Where they lie. */
@@ -285,8 +321,7 @@ static void place_sorted(struct ways *ways, const void *memory)
 {
     ways->spots = memory;
     ways->samples = (const struct sample *)(ways->spots + ways->spot_count);
-    ways->first = (const int32_t *)(ways->samples + ways->count);
-    ways->least = (const float *)(ways->first + bucket_count() + 1);
+    ways->buckets = (const struct bucket *)(ways->samples + sample_room(ways->count));
 }
 
 /* The first spot that is not before one; as many as there are, where all are. */
@@ -325,28 +360,36 @@ static struct spot *collect_spots(const struct ways *ways, int *count)
     return spots;
 }
 
+/* How many buckets the loose samples, which are sorted, lie in. */
+static int count_buckets(const struct ways *ways)
+{
+    int count = 0;
+    for (int i = 0; i < ways->count; i++) {
+        count += i == 0 || ways->loose[i].bucket != ways->loose[i - 1].bucket;
+    }
+    return count;
+}
+
 /* Fills the arrays in memory from the loose samples, which are sorted. */
 static void fill_sorted(struct ways *ways, const struct spot *spots, void *memory)
 {
     memcpy(memory, spots, (size_t)ways->spot_count * sizeof(*spots));
     struct sample *samples = (struct sample *)((struct spot *)memory + ways->spot_count);
-    int32_t *first = (int32_t *)(samples + ways->count);
-    float *least = (float *)(first + bucket_count() + 1);
+    struct bucket *buckets = (struct bucket *)(samples + sample_room(ways->count));
+    int bucket = -1;
     double sum = 0;
     for (int i = 0; i < ways->count; i++) {
         const struct loose_sample *loose = &ways->loose[i];
-        float residual = counted(loose->residual);
-        samples[i].spot = (uint32_t)find_spot(spots, ways->spot_count, &loose->spot) % MOST_SPOTS;
-        samples[i].residual = loose->residual;
-        samples[i].parts = loose->parts & ((1U << PARTS_BITS) - 1);
-        first[loose->bucket + 1] = i + 1;
-        least[loose->bucket] = fminf(least[loose->bucket], residual);
+        samples[i] =
+            pack_sample(find_spot(spots, ways->spot_count, &loose->spot), loose->parts, loose->residual);
+        float residual = counted(sample_residual(&samples[i]));
+        if (i == 0 || loose->bucket != buckets[bucket].number) {
+            buckets[++bucket] = (struct bucket){.number = loose->bucket, .first = i};
+        }
+        buckets[bucket].least = fminf(buckets[bucket].least, residual);
         sum += (double)residual;
     }
-    /* A bucket without samples ends where the one before it does. */
-    for (int bucket = 0; bucket < bucket_count(); bucket++) {
-        first[bucket + 1] = first[bucket + 1] > first[bucket] ? first[bucket + 1] : first[bucket];
-    }
+    buckets[bucket + 1] = (struct bucket){.number = INT32_MAX, .first = ways->count};
     ways->usual = ways->count >= LEAST_USUAL ? (float)(sum / ways->count) : 0;
 }
 
@@ -355,7 +398,8 @@ bool ways_sort(struct ways *ways)
     sort_loose(ways);
     struct spot *spots = collect_spots(ways, &ways->spot_count);
     bool fits = spots && ways->spot_count <= MOST_SPOTS;
-    void *memory = fits ? calloc(1, sorted_bytes(ways->spot_count, ways->count)) : NULL;
+    ways->bucket_count = count_buckets(ways);
+    void *memory = fits ? calloc(1, sorted_bytes(ways)) : NULL;
     if (memory) {
         fill_sorted(ways, spots, memory);
         ways->memory = memory;
@@ -373,14 +417,30 @@ void ways_take_no_word(struct ways *ways) { ways->takes_no_word = true; }
 
 /* ---- Asking ---- */
 
-/* Where in a bucket the first sample lies that is of no spot before this one. */
-static int lower_bound(const struct ways *ways, int bucket, int spot)
+/* The bucket of a number; NULL where it has no samples. */
+static const struct bucket *find_bucket(const struct ways *ways, int number)
 {
-    int begin = ways->first[bucket];
-    int end = ways->first[bucket + 1];
+    int begin = 0;
+    int end = ways->bucket_count;
     while (begin < end) {
         int middle = begin + (end - begin) / 2;
-        if (ways->samples[middle].spot < spot) {
+        if (ways->buckets[middle].number < number) {
+            begin = middle + 1;
+        } else {
+            end = middle;
+        }
+    }
+    return begin < ways->bucket_count && ways->buckets[begin].number == number ? &ways->buckets[begin] : NULL;
+}
+
+/* Where in a bucket the first sample lies that is of no spot before this one. */
+static int lower_bound(const struct ways *ways, const struct bucket *bucket, int spot)
+{
+    int begin = bucket[0].first;
+    int end = bucket[1].first;
+    while (begin < end) {
+        int middle = begin + (end - begin) / 2;
+        if (sample_spot(&ways->samples[middle]) < spot) {
             begin = middle + 1;
         } else {
             end = middle;
@@ -403,12 +463,13 @@ void ways_look_up(const struct ways *ways, const struct kernel *kernel, const st
     int spot = find_spot(ways->spots, ways->spot_count, &sought);
     bool is_there = !ways->leaves_out && !ways->takes_no_word && spot < ways->spot_count &&
                     compare_spots(&ways->spots[spot], &sought) == 0;
-    int bucket = bucket_of(ways, kernel, place->packs);
+    int number = bucket_of(ways, kernel, place->packs);
     for (int shares = 0; shares < 2; shares++) {
-        near->buckets[shares] = bucket + shares;
-        if (is_there) {
-            near->there[shares][0] = lower_bound(ways, bucket + shares, spot);
-            near->there[shares][1] = lower_bound(ways, bucket + shares, spot + 1);
+        const struct bucket *bucket = find_bucket(ways, number + shares);
+        near->buckets[shares] = bucket;
+        if (is_there && bucket) {
+            near->there[shares][0] = lower_bound(ways, bucket, spot);
+            near->there[shares][1] = lower_bound(ways, bucket, spot + 1);
         }
     }
 }
@@ -451,10 +512,10 @@ static void gather(struct ways_near *near)
     const struct ways *ways = near->ways;
     near->count = 0;
     for (int shares = 0; shares < 2; shares++) {
-        int bucket = near->buckets[shares];
-        for (int i = ways->first[bucket]; i < ways->first[bucket + 1]; i++) {
+        const struct bucket *bucket = near->buckets[shares];
+        for (int i = bucket ? bucket[0].first : 0; bucket && i < bucket[1].first; i++) {
             const struct sample *sample = &ways->samples[i];
-            const struct spot *spot = &ways->spots[sample->spot];
+            const struct spot *spot = &ways->spots[sample_spot(sample)];
             float distance = ways->trait_distance[spot->traits ^ near->place.traits];
             for (int axis = 0; axis < 4; axis++) {
                 float along = AXIS_SCALES[axis] * (spot->at[axis] - near->place.at[axis]);
@@ -464,8 +525,8 @@ static void gather(struct ways_near *near)
             if (far == 0 || (ways->leaves_out && distance == 0)) {
                 continue;
             }
-            int group = group_of(near, sample->parts, shares);
-            float residual = counted(sample->residual);
+            int group = group_of(near, sample_parts(sample), shares);
+            float residual = counted(sample_residual(sample));
             near->groups[group].weights[FAR] += far;
             near->groups[group].sums[FAR] += far * residual;
             near->groups[group].weights[NEAR] += near_weight(far);
@@ -509,7 +570,8 @@ double ways_factor(struct ways_near *near, int parts, bool shares)
 double ways_least_factor(const struct ways_near *near, bool shares)
 {
     /* Means of what is there and of what is usual; a little less, as they are rounded. */
-    float least = near->ways ? fminf(near->ways->least[near->buckets[shares]], usual_at(near)) : 0;
+    const struct bucket *bucket = near->ways ? near->buckets[shares] : NULL;
+    float least = fminf(bucket ? bucket->least : 0, usual_at(near));
     return exp((double)least) * (1 - 8 * (double)FLT_EPSILON);
 }
 
@@ -519,8 +581,8 @@ bool ways_timed(const struct ways_near *near, int parts, bool shares, double *fa
     int count = 0;
     for (int i = near->there[shares][0]; i < near->there[shares][1]; i++) {
         const struct sample *sample = &near->ways->samples[i];
-        if (sample->parts == parts) {
-            sum += (double)sample->residual;
+        if (sample_parts(sample) == parts) {
+            sum += (double)sample_residual(sample);
             count++;
         }
     }
@@ -540,14 +602,14 @@ bool ways_know_problem(const struct ways_near *near)
 struct image_head {
     int32_t spots;
     int32_t count;
+    int32_t buckets;
     float usual;
 };
 
 bool ways_write(const struct ways *ways, FILE *file)
 {
-    const struct image_head head = {ways->spot_count, ways->count, ways->usual};
-    return fwrite(&head, sizeof(head), 1, file) == 1 &&
-           fwrite(ways->spots, sorted_bytes(ways->spot_count, ways->count), 1, file) == 1;
+    const struct image_head head = {ways->spot_count, ways->count, ways->bucket_count, ways->usual};
+    return fwrite(&head, sizeof(head), 1, file) == 1 && fwrite(ways->spots, sorted_bytes(ways), 1, file) == 1;
 }
 
 struct ways *ways_of_image(const unsigned char *image)
@@ -557,6 +619,7 @@ struct ways *ways_of_image(const unsigned char *image)
     if (ways) {
         ways->spot_count = head->spots;
         ways->count = head->count;
+        ways->bucket_count = head->buckets;
         ways->usual = head->usual;
         place_sorted(ways, head + 1);
     }

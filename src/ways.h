@@ -84,10 +84,12 @@ void ways_take_no_word(struct ways *ways);
  * gathered when it is first asked for.
  */
 enum { MOST_NEAR_GROUPS = 512 };
+struct bucket;
 struct ways_near {
     const struct ways *ways; /* NULL: nothing is near */
     struct way_place place;
-    int buckets[2];  /* of ways whose clusters do not share tiles, and of those that do */
+    const struct bucket
+        *buckets[2]; /* of ways whose clusters do not share tiles, and of those that do; NULL: of none */
     int there[2][2]; /* where in them the very problem's begin and end */
     int count;       /* of groups; below 0: not gathered yet */
     struct {

@@ -470,7 +470,7 @@ static void own_times_replace_the_librarys(void **state)
     table = add_to_library(&relative, lines);
     struct candidate after = best_of(&relative, 4096, 4096, 4096, &plan);
     assert_ptr_equal(after.kernel, before.kernel);
-    assert_true(after.timed && fabs(after.cycles / 1980 - 1) < 1e-4);
+    assert_true(after.timed && fabs(after.cycles / 1980 - 1) < 2e-4); /* ways are kept in 16 bits */
     tuning_close(table);
 }
 
