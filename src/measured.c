@@ -81,10 +81,9 @@ double corrected_reduce(const struct device_traits *traits, const struct problem
 double idle_factor(const struct candidate *candidate)
 {
     const struct kernel *kernel = candidate->kernel;
-    int64_t across = kernel_cluster_n(kernel) > 1 ? ceiling(candidate->product.n, kernel->tile_n)
-                                                  : ceiling(candidate->product.m, kernel->tile_m);
-    double cluster = kernel_cluster_blocks(kernel);
-    return (double)across < cluster ? cluster / (double)across : 1;
+    double along_m = (double)ceiling(candidate->product.m, kernel->tile_m);
+    double along_n = (double)ceiling(candidate->product.n, kernel->tile_n);
+    return fmax(kernel_cluster_m(kernel) / along_m, 1) * fmax(kernel_cluster_n(kernel) / along_n, 1);
 }
 
 /* ---- Whole ways ---- */

@@ -251,14 +251,22 @@ int kernel_most_resident(const struct kernel *kernel)
 
 int kernel_cluster_blocks(const struct kernel *kernel) { return kernel->cluster > 1 ? kernel->cluster : 1; }
 
-/* Along the instruction's rows; with the rows in common along its columns. */
+/* Blocks that have the instruction's rows in common stand along its columns, which are D's rows if swapped; the others along its rows. */
+static int row_sharers(const struct kernel *kernel)
+{
+    return kernel->row_sharers > 1 ? kernel->row_sharers : 1;
+}
+static int column_sharers(const struct kernel *kernel)
+{
+    return kernel_cluster_blocks(kernel) / row_sharers(kernel);
+}
 int kernel_cluster_m(const struct kernel *kernel)
 {
-    return kernel->swapped == kernel->shares_rows ? kernel_cluster_blocks(kernel) : 1;
+    return kernel->swapped ? row_sharers(kernel) : column_sharers(kernel);
 }
 int kernel_cluster_n(const struct kernel *kernel)
 {
-    return kernel->swapped == kernel->shares_rows ? 1 : kernel_cluster_blocks(kernel);
+    return kernel->swapped ? column_sharers(kernel) : row_sharers(kernel);
 }
 
 bool kernel_shares_as(const struct kernel *kernel, const struct kernel *other)
@@ -283,12 +291,12 @@ bool kernel_count_blocks(const struct kernel *kernel, const struct problem *p, i
 
 int64_t kernel_clusters(const struct kernel *kernel, const struct device_traits *traits)
 {
-    int64_t clusters =
-        (int64_t)traits->multiprocessors * kernel_most_resident(kernel) / kernel_cluster_blocks(kernel);
-    /* A cluster stands in one part of the chip. Of clusters of four 30 find a place on an H200, as its driver says, and not 33. */
+    int64_t blocks = (int64_t)traits->multiprocessors * kernel_most_resident(kernel);
+    /* A cluster stands in one part of the chip. Of four 30 find a place on an H200, as its driver says, and not 33; of eight 15. */
     if (kernel_cluster_blocks(kernel) > 2) {
-        clusters -= ceiling(clusters, 11);
+        blocks -= ceiling(blocks, 11);
     }
+    int64_t clusters = blocks / kernel_cluster_blocks(kernel);
     return clusters > 0 ? clusters : 1;
 }
 

@@ -60,14 +60,38 @@ static void clusters_stand_side_by_side(void **state)
     assert_true(kernel_count_blocks(along_m, &p, 1, &blocks) && blocks == 10);
     p.m = 449;
     assert_true(kernel_count_blocks(along_m, &p, 1, &blocks) && blocks == 20);
+
+    /* Both ways: two tiles of 160 along m by four of 128 along n; two of 176 by two of 128. */
+    const struct kernel *eight = catalog_find("wgmma_bf16_tt_160x128_2x4");
+    assert_int_equal(kernel_cluster_m(eight), 2);
+    assert_int_equal(kernel_cluster_n(eight), 4);
+    p.n = 513;
+    p.m = 320;
+    assert_true(kernel_count_blocks(eight, &p, 1, &blocks) && blocks == 16);
+    p.m = 321;
+    assert_true(kernel_count_blocks(eight, &p, 1, &blocks) && blocks == 32);
+    const struct kernel *four = catalog_find("wgmma_bf16_tn_176x128_2x2");
+    assert_int_equal(kernel_cluster_m(four), 2);
+    assert_int_equal(kernel_cluster_n(four), 2);
+    /* Where the instruction's rows run along m the columns' sharers stand along it: four of 128 by two of 160. */
+    const struct kernel *turned = catalog_find("wgmma_bf16_tn_128x160_4x2");
+    assert_int_equal(kernel_cluster_m(turned), 4);
+    assert_int_equal(kernel_cluster_n(turned), 2);
+
+    /* Of larger clusters as many as a tenth fewer multiprocessors hold. */
+    struct device_traits traits = {.multiprocessors = 132};
+    assert_int_equal(kernel_clusters(along_n, &traits), 66);
+    assert_int_equal(kernel_clusters(four, &traits), 30);
+    assert_int_equal(kernel_clusters(eight, &traits), 15);
 }
 
 static int64_t blocks_of(const struct kernel *kernel, const struct problem *p, int parts)
 {
     int64_t cluster = kernel->cluster > 1 ? kernel->cluster : 1;
-    bool along_m = kernel->swapped == kernel->shares_rows;
-    int64_t tile_m = kernel->tile_m * (along_m ? cluster : 1);
-    int64_t tile_n = kernel->tile_n * (along_m ? 1 : cluster);
+    int64_t across = kernel->row_sharers > 1 ? kernel->row_sharers : 1; /* along the instruction's columns */
+    int64_t along = cluster / across;
+    int64_t tile_m = kernel->tile_m * (kernel->swapped ? across : along);
+    int64_t tile_n = kernel->tile_n * (kernel->swapped ? along : across);
     return ceiling(p->m, tile_m) * ceiling(p->n, tile_n) * cluster * parts * p->batch;
 }
 
@@ -341,9 +365,10 @@ static void check_shared_tiles(const struct device_traits *traits, const struct 
 {
     int64_t cluster = kernel->cluster > 1 ? kernel->cluster : 1;
     int64_t clusters = traits->multiprocessors / cluster;
-    if (cluster == 4) {
-        clusters = traits->multiprocessors == 132 ? 30 : clusters - (clusters + 10) / 11;
+    if (cluster > 2) {
+        clusters = (traits->multiprocessors - (traits->multiprocessors + 10) / 11) / cluster;
     }
+    clusters = clusters > 0 ? clusters : 1;
     int64_t blocks = clusters * cluster;
     int64_t tiles = blocks_of(kernel, &plan->product, 1) / cluster;
     int64_t steps = plan->stream_tiles * ceiling(plan->product.k, kernel->tile_k);

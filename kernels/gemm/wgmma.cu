@@ -20,7 +20,7 @@
  * that of 64), along k or across as they lie in memory. The instruction reads 16-bit types across as well; other rows that lie
  * across the threads fetch themselves, and hand over in registers (fetch_rows()). The CLUSTER blocks of a cluster stand side by
  * side along the rows and have the columns' operand in common: each loads its share of that for all of them. With
- * SHARES_ROWS=1 they stand along the columns, and have the rows in common.
+ * ROW_SHARERS=CLUSTER they stand along the columns, and have the rows in common; with fewer both, in a rectangle.
  *
  *                  columns (shared)                        a cluster of 2, tiles of 128 x 256:
  *             +-----------------------+                    each block loads 128 rows of its own
@@ -107,15 +107,17 @@
 #define TILE_ROWS TILE_M
 #endif
 
-#ifndef SHARES_ROWS
-#define SHARES_ROWS 0
+/* How many of a cluster's blocks have the rows in common, and how many the columns; they stand along the other side. */
+#ifndef ROW_SHARERS
+#define ROW_SHARERS 1
 #endif
-#if SWAPPED == SHARES_ROWS
-#define CLUSTER_M (TILE_M * CLUSTER)
-#define CLUSTER_N TILE_N
+#define COLUMN_SHARERS (CLUSTER / ROW_SHARERS)
+#if SWAPPED
+#define CLUSTER_M (TILE_M * ROW_SHARERS)
+#define CLUSTER_N (TILE_N * COLUMN_SHARERS)
 #else
-#define CLUSTER_M TILE_M
-#define CLUSTER_N (TILE_N * CLUSTER)
+#define CLUSTER_M (TILE_M * COLUMN_SHARERS)
+#define CLUSTER_N (TILE_N * ROW_SHARERS)
 #endif
 
 /* The rows of a tile that a consumer has, and how many consumers work on one. */
@@ -250,7 +252,7 @@ static_assert(K_BYTES == ROW_BYTES || (K_BYTES == ROW_BYTES / 2 && PLANES > 1),
               "a stage is one row of a swizzle deep");
 static_assert(PLANES == 1 || (SWAPPED && sizeof(element) == 2),
               "planes are of 16-bit types, their rows along n");
-static_assert(PLANES == 1 || !SHARES_ROWS, "a tile's part beyond D is one along n, see part_is_left()");
+static_assert(PLANES == 1 || ROW_SHARERS == 1, "a tile's part beyond D is one along n, see part_is_left()");
 static_assert(!SCALED || (WGMMA_N % BLOCK_SIDE == 0 && BLOCKS_OF_TILE <= FACTORS),
               "scaled blocks lie in one tile each");
 static_assert(TILE_ROWS == 64 * CONSUMERS_OF_TILE, "a consumer has 64 rows");
@@ -270,11 +272,11 @@ static_assert(!FETCHES_ROWS || CONSUMERS == 2, "while a warpgroup fetches the ot
 #if SHARES_K && (!FETCHES_ROWS || STREAM || CLUSTER > 1 || TURNS || TRANSPOSES || STAGES % 2 != 0)
 #error "steps in turn are of whole tiles with fetched rows, and of every other stage"
 #endif
-#if SHARES_ROWS && CLUSTER == 1
-#error "one block has nothing to share"
+#if CLUSTER % ROW_SHARERS != 0
+#error "a cluster is a rectangle"
 #endif
-static_assert(COLUMNS_ACROSS || SHARES_ROWS || WGMMA_N % (8 * CLUSTER) == 0, "each block loads whole atoms");
-static_assert(ROWS_ACROSS || !SHARES_ROWS || TILE_ROWS % (8 * CLUSTER) == 0, "each block loads whole atoms");
+static_assert(COLUMNS_ACROSS || WGMMA_N % (8 * COLUMN_SHARERS) == 0, "each block loads whole atoms");
+static_assert(ROWS_ACROSS || TILE_ROWS % (8 * ROW_SHARERS) == 0, "each block loads whole atoms");
 
 typedef struct stage {
     unsigned char rows[PLANES][ROWS_BYTES];
@@ -333,15 +335,18 @@ static_assert(sizeof(shared_memory) == SHARED_BYTES, "the row says how much shar
 
 /* ---- The producer --------------------------------------------------------------------------- */
 
-/* Has the engine load `count` rows from `first` on, of TILE_K k from k on, into `to`, for `blocks` of the cluster. */
+/*
+ * Has the engine load `count` rows from `first` on, of TILE_K k from k on, into `to`, for `blocks` of the cluster, whose ranks
+ * are the bits of `sharers`.
+ */
 static __device__ inline void load_rows(uint32_t to, const tensor_map *map, uint32_t barrier, int across,
-                                        int count, int first, int k, int plane, uint32_t blocks)
+                                        int count, int first, int k, int plane, int blocks, uint32_t sharers)
 {
     if (!across) {
         if (blocks == 1) {
             tensor_load(to, map, barrier, k, first, plane);
         } else {
-            tensor_load_multicast(to, map, barrier, (uint16_t)((1u << blocks) - 1), k, first, plane);
+            tensor_load_multicast(to, map, barrier, (uint16_t)sharers, k, first, plane);
         }
         return;
     }
@@ -350,8 +355,7 @@ static __device__ inline void load_rows(uint32_t to, const tensor_map *map, uint
         if (blocks == 1) {
             tensor_load(at, map, barrier, first + box * ACROSS, k, plane);
         } else {
-            tensor_load_multicast(at, map, barrier, (uint16_t)((1u << blocks) - 1), first + box * ACROSS, k,
-                                  plane);
+            tensor_load_multicast(at, map, barrier, (uint16_t)sharers, first + box * ACROSS, k, plane);
         }
     }
 }
@@ -366,9 +370,16 @@ static __device__ inline int own_share(int count, int across, int blocks, uint32
     return (int)rank * (count / unit) / blocks * unit;
 }
 
-/* How many blocks have the rows in common, and how many the columns. */
-#define ROW_SHARERS (SHARES_ROWS ? CLUSTER : 1)
-#define COLUMN_SHARERS (SHARES_ROWS ? 1 : CLUSTER)
+/* The blocks of a cluster that have the rows of block `rank` in common, a bit each, and those that have its columns. */
+static __device__ inline uint32_t row_sharers(uint32_t rank)
+{
+    const uint32_t every = ((1u << CLUSTER) - 1) / ((1u << COLUMN_SHARERS) - 1); /* COLUMN_SHARERS apart */
+    return every << place_among_rows(rank);
+}
+static __device__ inline uint32_t column_sharers(uint32_t rank)
+{
+    return ((1u << COLUMN_SHARERS) - 1) << (rank - place_among_rows(rank));
+}
 
 /* Addresses of barriers and of what a stage holds, of the block's shared memory at `base`. */
 #define FULL(base, number) ((base) + (uint32_t) __builtin_offsetof(shared_memory, full) + (number)*8u)
@@ -411,8 +422,8 @@ static __device__ inline void produce(const tensor_gemm_arguments *arguments, sh
     const tensor_map *column_map = SWAPPED ? &arguments->a : &arguments->b;
     int row_problems = (SWAPPED ? gemm->stride_b : gemm->stride_a) != 0;
     int column_problems = (SWAPPED ? gemm->stride_a : gemm->stride_b) != 0;
-    uint32_t row_rank = rank % ROW_SHARERS;
-    uint32_t column_rank = rank % COLUMN_SHARERS;
+    uint32_t row_rank = place_among_columns(rank); /* among those that have the rows in common */
+    uint32_t column_rank = place_among_rows(rank);
     int rows_begin = own_share(TILE_ROWS, ROWS_ACROSS, ROW_SHARERS, row_rank);
     int rows_count = own_share(TILE_ROWS, ROWS_ACROSS, ROW_SHARERS, row_rank + 1) - rows_begin;
     int columns_begin = own_share(COLUMNS_LOADED, COLUMNS_ACROSS, COLUMN_SHARERS, column_rank);
@@ -485,9 +496,10 @@ static __device__ inline void produce(const tensor_gemm_arguments *arguments, sh
 #pragma unroll
                 for (int plane = 0; plane < PLANES; ++plane) {
                     load_rows(ROWS_OF(to, plane) + (uint32_t)rows_begin * K_BYTES, row_map, full, ROWS_ACROSS,
-                              rows_count, row, k, row_plane + plane, ROW_SHARERS);
+                              rows_count, row, k, row_plane + plane, ROW_SHARERS, row_sharers(rank));
                     load_rows(COLUMNS_OF(to, plane) + (uint32_t)columns_begin * K_BYTES, column_map, full,
-                              COLUMNS_ACROSS, columns_count, column, k, column_plane + plane, COLUMN_SHARERS);
+                              COLUMNS_ACROSS, columns_count, column, k, column_plane + plane, COLUMN_SHARERS,
+                              column_sharers(rank));
                 }
             }
             k += TILE_K;
@@ -687,7 +699,7 @@ static __device__ inline void release(operand_places places, uint32_t number)
         if (thread == 0) {
             mbarrier_arrive_address(empty);
         }
-    } else if (thread < CLUSTER) {
+    } else if (thread < CLUSTER && loads_for(thread, block_rank())) {
         mbarrier_arrive_at(empty, thread);
     }
 }
@@ -1551,7 +1563,7 @@ static __device__ inline void make_barriers(const tensor_gemm_arguments *argumen
         for (int s = 0; s < STAGES; ++s) {
             /* Who loads arrives, and who writes factors. */
             mbarrier_init(&shared->full[s], SCALED ? 1 + BLOCKS_OF_TILE : 1);
-            mbarrier_init(&shared->empty[s], CONSUMERS_OF_TILE * CLUSTER * RELEASES);
+            mbarrier_init(&shared->empty[s], CONSUMERS_OF_TILE * LOADERS * RELEASES);
 #if TRANSPOSES
             mbarrier_init(&shared->turned[s], TRANSPOSERS);
 #endif

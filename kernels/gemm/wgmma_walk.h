@@ -37,6 +37,24 @@ static __device__ inline uint32_t block_rank(void) { return CLUSTER == 1 ? 0 : c
 static __device__ inline uint32_t this_cluster(void) { return blockIdx.x / CLUSTER; }
 static __device__ inline uint32_t count_clusters(void) { return gridDim.x / CLUSTER; }
 
+/*
+ * Where block `rank` of a cluster stands: of 2 x 2,
+ *
+ *                      columns
+ *     rows       rank 0      rank 2
+ *                rank 1      rank 3
+ */
+static __device__ inline uint32_t place_among_rows(uint32_t rank) { return rank % COLUMN_SHARERS; }
+static __device__ inline uint32_t place_among_columns(uint32_t rank) { return rank / COLUMN_SHARERS; }
+
+/* Whether one block loads some of another's operands: so many do, itself among them. */
+#define LOADERS (ROW_SHARERS + COLUMN_SHARERS - 1)
+static __device__ inline int loads_for(uint32_t rank, uint32_t other)
+{
+    return place_among_rows(rank) == place_among_rows(other) ||
+           place_among_columns(rank) == place_among_columns(other);
+}
+
 #if STREAM
 static __device__ inline uint32_t steps_of_tile(const gemm_arguments *gemm)
 {
@@ -125,8 +143,10 @@ static __device__ inline place place_of_piece(const tensor_gemm_arguments *argum
 {
     block_share share = share_of_tile(&arguments->gemm, BAND, work->tile, CLUSTER_M, CLUSTER_N);
     place here;
-    here.row = (int32_t)share.row + (CLUSTER_M > TILE_M ? (int32_t)rank * TILE_M : 0);
-    here.column = (int32_t)share.column + (CLUSTER_N > TILE_N ? (int32_t)rank * TILE_N : 0);
+    uint32_t along_m = SWAPPED ? place_among_columns(rank) : place_among_rows(rank);
+    uint32_t along_n = SWAPPED ? place_among_rows(rank) : place_among_columns(rank);
+    here.row = (int32_t)(share.row + along_m * TILE_M);
+    here.column = (int32_t)(share.column + along_n * TILE_N);
     here.problem = (int32_t)share.problem;
     here.part = share.part;
     return here;

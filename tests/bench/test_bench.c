@@ -891,8 +891,10 @@ static void traffic_is_counted_from_the_tiles(void **state)
     assert_true(rung_traffic_bytes(14, &pair, 64, 64, 64) == 2.0 * (64 * 64 * 2 + 64 * 64 * 2 + 64 * 64));
     pair.swapped = 0;
     assert_true(rung_traffic_bytes(14, &pair, 64, 64, 64) == 2.0 * (64 * 64 * 4 + 64 * 64 * 1 + 64 * 64));
-    pair.shares_rows = 1; /* along n again */
+    pair.row_sharers = 2; /* along n again */
     assert_true(rung_traffic_bytes(14, &pair, 64, 64, 64) == 2.0 * (64 * 64 * 2 + 64 * 64 * 2 + 64 * 64));
+    pair.cluster = 4; /* two by two */
+    assert_true(rung_traffic_bytes(14, &pair, 64, 64, 64) == 2.0 * (64 * 64 * 2 + 64 * 64 * 1 + 64 * 64));
     /* A tile that sticks out reads only what is there. */
     assert_true(rung_traffic_bytes(3, &kernel, 17, 32, 10) == 4.0 * (17 * 10 + 32 * 10 * 2 + 17 * 32));
 }

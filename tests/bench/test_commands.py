@@ -924,10 +924,10 @@ class OnAnyMachine(Case):
         self.assertIn("skipped: no CUDA device", done.stdout)
 
     def test_the_check_of_a_device_has_trials_of_each_kind_for_every_row(self):
-        """There is no time to run any, so that they may be of Hopper's rows, which no stand-in runs. Clusters of four share
-        tiles where there are two of them, on twelve multiprocessors."""
+        """There is no time to run any, so that they may be of Hopper's rows, which no stand-in runs. Clusters of eight share
+        tiles where there are two of them, on twenty multiprocessors."""
         environment = dict(os.environ, CARAT_DRIVER_LIBRARY=STANDIN, STANDIN_CAPABILITY="90",
-                           STANDIN_MULTIPROCESSORS="12")
+                           STANDIN_MULTIPROCESSORS="20")
         done = subprocess.run([GPU_CHECK, "--rows", "", "--seconds", "1e-9"], capture_output=True, text=True,
                               env=environment, timeout=300)
         self.assertEqual(done.returncode, 0, done.stdout)
