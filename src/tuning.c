@@ -66,6 +66,7 @@ struct learning {
         *whole; /* the lines of whole ways, which wait for the grids, by which they are foreseen */
     int whole_count;
     bool is_empty;
+    const struct tuning_text *kin; /* NULL: none */
 };
 
 static int grid_slots(void) { return carat_catalog_count * TUNING_VARIANTS; }
@@ -489,11 +490,162 @@ bool tuning_same_shape(const struct tuning_line *x, const struct tuning_line *y)
            x->accuracy == y->accuracy && x->trans_a == y->trans_a && x->trans_b == y->trans_b;
 }
 
-/* Learns from the lines of whole ways what the model with the finished grids does not foresee. */
-static carat_status learn_ways(struct learning *learning, struct tuning_table *table, double clock)
+/* ---- Learning from another device's text ---- */
+
+enum { MOST_WAYS_OF_KIN = 64 };
+
+/* What is learned of rows without ways from the text of another device. */
+struct kin_school {
+    const struct learning *learning;
+    const struct tuning_table *table; /* with the grids alone */
+    const struct ways *own;           /* sorted */
+    struct ways *ways;                /* what is learned goes there */
+    bool *is_known;                   /* of rows, by their numbers among the ways */
+    struct device_traits traits;
+    struct tuning_line lines[MOST_WAYS_OF_KIN]; /* of one shape, the quickest first */
+    int count;
+    int shape; /* its number */
+    double clock;
+};
+
+/*
+ * Of kin's ways those count between which a choice will be made, nearly as quick as the quickest one; and of one shape in so many
+ * all, which say where a row is slow.
+ */
+static const double NEARLY_AS_QUICK = 1.25;
+enum { SHAPES_TO_ONE_WHOLE = 8 };
+
+static void meet_kin(struct kin_school *school, const struct tuning_head *head)
+{
+    school->traits = school->learning->traits;
+    school->traits.name = head->device;
+    school->traits.memory_promised = memory_share_of(head->memory, head->clock, head->multiprocessors);
+    school->traits.tuning = school->table;
+    /* One of which nothing is known is taken for that which the model was fitted on. */
+    double here = school->learning->traits.memory_promised > 0 ? school->learning->traits.memory_promised : 1;
+    double there = school->traits.memory_promised > 0 ? school->traits.memory_promised : 1;
+    school->traits.memory_share = there / here;
+    school->clock = head->clock;
+}
+
+static bool is_known(const struct kin_school *school, const struct tuning_line *line)
+{
+    return school->is_known[ways_row(school->own, line->kernel)];
+}
+
+/* How much more a way took on kin than is foreseen, as a factor; *place is NULL where there is no such way. */
+static double factor_of_kin(const struct kin_school *school, struct way_finder *finder,
+                            const struct tuning_line *line, const struct way_place **place)
+{
+    struct candidate way;
+    *place = way_find(finder, line, &way);
+    return *place ? cycles_there(&school->traits, &way, line->microseconds * school->clock) / way.foreseen
+                  : 1;
+}
+
+/*
+ * What kin's times of a shape are over those that this device's ways foresee, of the rows that both know: one may have been timed
+ * in a warm cache, and the other not.
+ */
+static double kin_over_own(const struct kin_school *school, struct way_finder *finder)
+{
+    double sum = 0;
+    int count = 0;
+    for (int i = 0; i < school->count; i++) {
+        const struct tuning_line *line = &school->lines[i];
+        const struct way_place *place = NULL;
+        if (is_known(school, line) &&
+            line->microseconds <= NEARLY_AS_QUICK * NEARLY_AS_QUICK * school->lines[0].microseconds) {
+            double factor = factor_of_kin(school, finder, line, &place);
+            if (place) {
+                struct ways_near near;
+                ways_look_up(school->own, line->kernel, place, &near);
+                sum += log(factor / ways_factor(&near, line->parts, line->shares));
+                count++;
+            }
+        }
+    }
+    return count > 0 ? exp(sum / count) : 1;
+}
+
+/* Learns from the lines of one shape. */
+static bool learn_shape_of_kin(struct kin_school *school)
+{
+    struct problem problem;
+    struct way_finder finder;
+    bool fits = true;
+    if (school->count == 0 || !tuning_whole_problem(&school->lines[0], &problem)) {
+        return true;
+    }
+    way_finder_begin(&finder, &school->traits, &problem);
+    double over_own = kin_over_own(school, &finder);
+    for (int i = 0; i < school->count && fits; i++) {
+        const struct tuning_line *line = &school->lines[i];
+        const struct way_place *place = NULL;
+        if (!is_known(school, line) &&
+            (school->shape % SHAPES_TO_ONE_WHOLE == 0 ||
+             line->microseconds <= NEARLY_AS_QUICK * school->lines[0].microseconds)) {
+            double factor = factor_of_kin(school, &finder, line, &place);
+            fits = !place || ways_add_of_kin(school->ways, line->kernel, place, line->parts, line->shares,
+                                             factor / over_own);
+        }
+    }
+    return fits;
+}
+
+static carat_status take_line_of_kin(void *context, const struct tuning_head *head,
+                                     const struct tuning_line *line)
+{
+    struct kin_school *school = context;
+    bool fits = true;
+    if (!line->whole || !line->kernel) {
+        return CARAT_OK;
+    }
+    if (!school->traits.tuning) {
+        meet_kin(school, head);
+    }
+    if (school->count > 0 && !tuning_same_shape(line, &school->lines[0])) {
+        fits = learn_shape_of_kin(school);
+        school->count = 0;
+        school->shape++;
+    }
+    if (school->count < MOST_WAYS_OF_KIN) {
+        school->lines[school->count++] = *line;
+    }
+    return fits ? CARAT_OK : fail(CARAT_OUT_OF_HOST_MEMORY, "no memory for a tuning table");
+}
+
+/* Adds to ways what kin's text says of rows that these ways, sorted, know nothing of. */
+static carat_status learn_from_kin(const struct learning *learning, const struct tuning_table *table,
+                                   const struct ways *own, struct ways *ways)
+{
+    const struct tuning_text *kin = learning->kin;
+    struct tuning_head head;
+    struct kin_school *school = calloc(1, sizeof(*school));
+    bool *known = calloc((size_t)carat_catalog_count + 1, sizeof(*known));
+    carat_status status =
+        school && known ? CARAT_OK : fail(CARAT_OUT_OF_HOST_MEMORY, "no memory for a tuning table");
+    if (status == CARAT_OK) {
+        *school = (struct kin_school){
+            .learning = learning, .table = table, .own = own, .ways = ways, .is_known = known};
+        for (int i = 0; i < learning->whole_count; i++) {
+            known[ways_row(own, learning->whole[i].kernel)] = true;
+        }
+        status = tuning_read(kin->name, kin->text, kin->length, take_line_of_kin, school, &head);
+    }
+    if (status == CARAT_OK && !learn_shape_of_kin(school)) {
+        status = fail(CARAT_OUT_OF_HOST_MEMORY, "no memory for a tuning table");
+    }
+    free(known);
+    free(school);
+    return status;
+}
+
+/* Adds what is borrowed, and what the lines of whole ways say over what the model with the finished grids foresees. */
+static bool add_own_ways(struct learning *learning, const struct tuning_table *table, double clock,
+                         struct ways *ways)
 {
     struct device_traits traits = learning->traits;
-    struct ways *ways = ways_open();
     const struct ways *borrowed = learning->base ? learning->base->ways : NULL;
     bool fits = ways && (!borrowed || ways_borrow(ways, borrowed, learning->base_at_its_word));
     struct problem problem;
@@ -516,13 +668,31 @@ static carat_status learn_ways(struct learning *learning, struct tuning_table *t
             learning->is_empty = false;
         }
     }
-    fits = fits && ways_sort(ways);
-    if (!fits) {
-        ways_close(ways);
-        return fail(CARAT_OUT_OF_HOST_MEMORY, "no memory for a tuning table");
+    return fits;
+}
+
+/* Learns from whole ways, its own and, where it has kin, of rows that have none of theirs. */
+static carat_status learn_ways(struct learning *learning, struct tuning_table *table, double clock)
+{
+    struct ways *own = ways_open();
+    struct ways *all = learning->kin ? ways_open() : NULL;
+    carat_status status = CARAT_OK;
+    bool fits = add_own_ways(learning, table, clock, own) && ways_sort(own);
+    if (fits && learning->kin) {
+        fits = add_own_ways(learning, table, clock, all);
+        status = fits ? learn_from_kin(learning, table, own, all) : CARAT_OK;
+        fits = fits && (status != CARAT_OK || ways_sort(all));
     }
-    table->ways = ways;
-    return CARAT_OK;
+    if (status == CARAT_OK && !fits) {
+        status = fail(CARAT_OUT_OF_HOST_MEMORY, "no memory for a tuning table");
+    }
+    bool with_kin = status == CARAT_OK && all;
+    ways_close(with_kin || status != CARAT_OK ? own : NULL);
+    ways_close(with_kin ? NULL : all);
+    if (status == CARAT_OK) {
+        table->ways = with_kin ? all : own;
+    }
+    return status;
 }
 
 static void forget(struct learning *learning)
@@ -538,14 +708,21 @@ static void forget(struct learning *learning)
 carat_status tuning_parse(const struct device_traits *traits, const char *name, const char *text,
                           size_t length, struct tuning_table **table)
 {
+    const struct tuning_text own = {name, text, length};
+    return tuning_parse_beside(traits, &own, NULL, table);
+}
+
+carat_status tuning_parse_beside(const struct device_traits *traits, const struct tuning_text *own,
+                                 const struct tuning_text *kin, struct tuning_table **table)
+{
     *table = NULL;
     struct tuning_table *made = calloc(1, sizeof(*made));
-    struct learning learning = {.traits = *traits, .is_empty = true};
+    struct learning learning = {.traits = *traits, .is_empty = true, .kin = kin};
     learning.traits.tuning = NULL;
     learning.lessons = calloc((size_t)grid_slots(), sizeof(struct lesson *));
     struct tuning_head head;
     carat_status status = made && learning.lessons
-                              ? tuning_read(name, text, length, take_line, &learning, &head)
+                              ? tuning_read(own->name, own->text, own->length, take_line, &learning, &head)
                               : fail(CARAT_OUT_OF_HOST_MEMORY, "no memory for a tuning table");
     if (status == CARAT_OK && strcmp(head.device, traits->name) == 0) {
         status = open_base(&learning, &head); /* no line may have asked for it */

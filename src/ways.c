@@ -105,8 +105,8 @@ struct bucket {
     float least; /* of their residuals; at most 0 */
 };
 
-/* Of a spot that is near to every problem, and is none's. */
-enum { NO_ACCURACY = UINT16_MAX };
+/* Of a spot that is near to every problem, and is none's; and of one that is nobody else's either. */
+enum { NO_ACCURACY = UINT16_MAX, ACCURACY_OF_KIN = UINT16_MAX - 1 };
 
 struct ways {
     struct loose_sample *loose; /* NULL: sorted */
@@ -245,6 +245,18 @@ bool ways_add(struct ways *ways, const struct kernel *kernel, const struct way_p
     return add_loose(ways, &added);
 }
 
+bool ways_add_of_kin(struct ways *ways, const struct kernel *kernel, const struct way_place *place, int parts,
+                     bool shares, double factor)
+{
+    struct loose_sample added = {.bucket = bucket_of(ways, kernel, place->packs) + shares,
+                                 .borrowed = true,
+                                 .spot = spot_at(place),
+                                 .parts = (uint16_t)parts,
+                                 .residual = (float)log(factor)};
+    added.spot.accuracy = ACCURACY_OF_KIN;
+    return add_loose(ways, &added);
+}
+
 bool ways_borrow(struct ways *ways, const struct ways *others, bool at_their_word)
 {
     bool fits = true;
@@ -256,8 +268,10 @@ bool ways_borrow(struct ways *ways, const struct ways *others, bool at_their_wor
                                          .spot = others->spots[sample_spot(sample)],
                                          .parts = (uint16_t)sample_parts(sample),
                                          .residual = sample_residual(sample)};
-            added.spot.accuracy = at_their_word ? added.spot.accuracy : NO_ACCURACY;
-            fits = add_loose(ways, &added);
+            if (added.spot.accuracy != ACCURACY_OF_KIN) {
+                added.spot.accuracy = at_their_word ? added.spot.accuracy : NO_ACCURACY;
+                fits = add_loose(ways, &added);
+            }
         }
     }
     return fits;

@@ -59,6 +59,13 @@ bool ways_add(struct ways *ways, const struct kernel *kernel, const struct way_p
               bool shares, double factor);
 
 /*
+ * The same of a way that was timed on another device: it is near to every problem and is none's, and who borrows from these
+ * ways does not get it.
+ */
+bool ways_add_of_kin(struct ways *ways, const struct kernel *kernel, const struct way_place *place, int parts,
+                     bool shares, double factor);
+
+/*
  * Takes note of all that others know, which have to be sorted. at_their_word: what was timed of a problem counts as timed here
  * too, and gives way to what is added otherwise of the same way and problem; else it is near, and no more. False without memory.
  */

@@ -245,6 +245,31 @@ static void what_is_borrowed_gives_way(void **state)
     ways_close(lent);
 }
 
+/* What was timed on another device is near, was not timed here, and is not handed on. */
+static void what_is_of_kin_is_near(void **state)
+{
+    (void)state;
+    struct ways_near near;
+    double factor = 0;
+    struct ways *ways = ways_open();
+    struct ways *others = ways_open();
+    assert_true(ways && others);
+    assert_true(ways_add_of_kin(ways, row("simt_f32_32x32"), &here, 4, false, 2));
+    assert_true(ways_add(ways, row("simt_f32_64x64"), &here, 4, false, 2));
+    assert_true(ways_sort(ways));
+    ways_look_up(ways, row("simt_f32_32x32"), &here, &near);
+    assert_false(ways_timed(&near, 4, false, &factor));
+    assert_true(ways_factor(&near, 4, false) > 1.5);
+    assert_true(ways_borrow(others, ways, true));
+    assert_true(ways_sort(others));
+    ways_look_up(others, row("simt_f32_32x32"), &here, &near);
+    assert_true(ways_factor(&near, 4, false) < 1.01);
+    ways_look_up(others, row("simt_f32_64x64"), &here, &near);
+    assert_true(ways_timed(&near, 4, false, &factor) && fabs(factor / 2 - 1) < ROUNDED);
+    ways_close(others);
+    ways_close(ways);
+}
+
 /* A problem of the other of two types whose rows are alike is learned from, but was not timed itself. */
 static void another_type_is_no_timed_problem(void **state)
 {
@@ -404,6 +429,7 @@ int main(void)
         cmocka_unit_test(what_is_usual_is_expected_of_others),
         cmocka_unit_test(what_was_timed_is_taken_at_its_word),
         cmocka_unit_test(what_is_borrowed_gives_way),
+        cmocka_unit_test(what_is_of_kin_is_near),
         cmocka_unit_test(another_type_is_no_timed_problem),
         cmocka_unit_test(the_problem_itself_is_left_out),
         cmocka_unit_test(many_numbers_of_parts_are_told_apart),
