@@ -14,7 +14,7 @@ import typing
 
 SOURCE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 SHAPES = ("square", "layouts", "ragged", "odd", "llm", "skinny", "batched", "strict", "dial", "large")
-SHAPES_ON_AN_H100 = ("square", "layouts", "ragged", "odd", "llm", "tokens", "skinny", "batched", "random")
+SHAPES_ON_AN_H100 = ("square", "layouts", "ragged", "odd", "llm", "tokens", "sweep", "skinny", "batched", "random")
 FORM = re.compile(r"(\d+)(?:\.(\d+))?(?:e(-?\d+))?")
 
 
