@@ -22,6 +22,9 @@ function(carat_tuning_tables file learn)
             continue() # it adds to the one that stands for the device
         endif()
         if(over)
+            if(DEFINED "kin_of_${over}")
+                message(FATAL_ERROR "tuning/: two tables add to that of ${over}; which one stands in where it has no times?")
+            endif()
             set("kin_of_${over}" beside ${table}) # rows that have not been timed there yet have been here
             set("kin_table_of_${over}" ${table})
         endif()

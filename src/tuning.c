@@ -515,9 +515,16 @@ struct kin_school {
 static const double NEARLY_AS_QUICK = 1.25;
 enum { SHAPES_TO_ONE_WHOLE = 8 };
 
-static void meet_kin(struct kin_school *school, const struct tuning_head *head)
+static carat_status meet_kin(struct kin_school *school, const struct tuning_head *head)
 {
     school->traits = school->learning->traits;
+    if (head->capability != school->traits.compute_capability ||
+        head->multiprocessors != school->traits.multiprocessors) {
+        return fail(CARAT_INVALID_ARGUMENT,
+                    "%s: %s, of compute capability %d with %d multiprocessors, is no kin of %s",
+                    school->learning->kin->name, head->device, head->capability, head->multiprocessors,
+                    school->traits.name);
+    }
     school->traits.name = head->device;
     school->traits.memory_promised = memory_share_of(head->memory, head->clock, head->multiprocessors);
     school->traits.tuning = school->table;
@@ -526,6 +533,7 @@ static void meet_kin(struct kin_school *school, const struct tuning_head *head)
     double there = school->traits.memory_promised > 0 ? school->traits.memory_promised : 1;
     school->traits.memory_share = there / here;
     school->clock = head->clock;
+    return CARAT_OK;
 }
 
 static bool is_known(const struct kin_school *school, const struct tuning_line *line)
@@ -602,7 +610,7 @@ static carat_status take_line_of_kin(void *context, const struct tuning_head *he
         return CARAT_OK;
     }
     if (!school->traits.tuning) {
-        meet_kin(school, head);
+        CARAT_TRY(meet_kin(school, head));
     }
     if (school->count > 0 && !tuning_same_shape(line, &school->lines[0])) {
         fits = learn_shape_of_kin(school);

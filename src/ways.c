@@ -391,6 +391,7 @@ static void fill_sorted(struct ways *ways, const struct spot *spots, void *memor
     struct sample *samples = (struct sample *)((struct spot *)memory + ways->spot_count);
     struct bucket *buckets = (struct bucket *)(samples + sample_room(ways->count));
     int bucket = -1;
+    int own = 0;
     double sum = 0;
     for (int i = 0; i < ways->count; i++) {
         const struct loose_sample *loose = &ways->loose[i];
@@ -401,10 +402,13 @@ static void fill_sorted(struct ways *ways, const struct spot *spots, void *memor
             buckets[++bucket] = (struct bucket){.number = loose->bucket, .first = i};
         }
         buckets[bucket].least = fminf(buckets[bucket].least, residual);
-        sum += (double)residual;
+        /* Of kin's only the quick ones may be there. */
+        bool is_own = loose->spot.accuracy != ACCURACY_OF_KIN;
+        sum += is_own ? (double)residual : 0;
+        own += is_own;
     }
     buckets[bucket + 1] = (struct bucket){.number = INT32_MAX, .first = ways->count};
-    ways->usual = ways->count >= LEAST_USUAL ? (float)(sum / ways->count) : 0;
+    ways->usual = own >= LEAST_USUAL ? (float)(sum / own) : 0;
 }
 
 bool ways_sort(struct ways *ways)

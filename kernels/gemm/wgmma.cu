@@ -20,7 +20,7 @@
  * that of 64), along k or across as they lie in memory. The instruction reads 16-bit types across as well; other rows that lie
  * across the threads fetch themselves, and hand over in registers (fetch_rows()). The CLUSTER blocks of a cluster stand side by
  * side along the rows and have the columns' operand in common: each loads its share of that for all of them. With
- * ROW_SHARERS=CLUSTER they stand along the columns, and have the rows in common; with fewer both, in a rectangle.
+ * ROW_SHARERS=CLUSTER they stand along the columns, and have the rows in common; with something between both, in a rectangle.
  *
  *                  columns (shared)                        a cluster of 2, tiles of 128 x 256:
  *             +-----------------------+                    each block loads 128 rows of its own
@@ -277,6 +277,13 @@ static_assert(!FETCHES_ROWS || CONSUMERS == 2, "while a warpgroup fetches the ot
 #endif
 static_assert(COLUMNS_ACROSS || WGMMA_N % (8 * COLUMN_SHARERS) == 0, "each block loads whole atoms");
 static_assert(ROWS_ACROSS || TILE_ROWS % (8 * ROW_SHARERS) == 0, "each block loads whole atoms");
+/*
+ * Of what lies across there may be fewer boxes than sharers. For a block that loads nothing nobody waits, and another may arrive
+ * twice at its barrier before it has gone once; that may be of one operand, for then who loads the other waits for all.
+ */
+static_assert(ROW_SHARERS == 1 || COLUMN_SHARERS == 1 || !ROWS_ACROSS || TILE_ROWS / ACROSS >= ROW_SHARERS ||
+                  !COLUMNS_ACROSS || COLUMNS_LOADED / BOX_COLUMNS >= COLUMN_SHARERS,
+              "of a rectangle's two operands one has a share for each block");
 
 typedef struct stage {
     unsigned char rows[PLANES][ROWS_BYTES];
@@ -432,7 +439,7 @@ static __device__ inline void produce(const tensor_gemm_arguments *arguments, sh
     position at = {0, 0};
     int tells = places_come(gemm, reads);
 #if PACES
-    /* One block of a cluster looks: none gets ahead of the others by more than the stages. */
+    /* One block of a cluster looks: none gets ahead of the others by more than the stages, in a rectangle twice those. */
     uint32_t launch = rank == 0 ? keep(arguments->pace) : 0;
     uint32_t between_looks = launch != 0 ? PACE_STEPS - 1 : ~0u;
     uint32_t done = 0;
@@ -699,7 +706,7 @@ static __device__ inline void release(operand_places places, uint32_t number)
         if (thread == 0) {
             mbarrier_arrive_address(empty);
         }
-    } else if (thread < CLUSTER && loads_for(thread, block_rank())) {
+    } else if (thread < CLUSTER && (LOADERS == CLUSTER || loads_for(thread, block_rank()))) {
         mbarrier_arrive_at(empty, thread);
     }
 }
