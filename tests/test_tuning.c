@@ -521,9 +521,9 @@ static void kin_stand_in_for_rows_without_times(void **state)
     assert_no_table(tuning_parse_beside(&device, &own, &none, &table), "kin");
     char *count = strstr(texts[1], "132");
     assert_non_null(count);
-    memcpy(count, "114", 3);
+    count[1] = '1'; /* 112 */
     assert_no_table(tuning_parse_beside(&device, &own, &kin, &table),
-                    "kin: Its kin, of compute capability 90 with 114 multiprocessors, is no kin of A Hopper");
+                    "kin: Its kin, of compute capability 90 with 112 multiprocessors, is no kin of A Hopper");
 }
 
 static void tables_add_to_what_is_there(void **state)
