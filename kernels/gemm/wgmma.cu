@@ -429,8 +429,9 @@ static __device__ inline void produce(const tensor_gemm_arguments *arguments, sh
     const tensor_map *column_map = SWAPPED ? &arguments->a : &arguments->b;
     int row_problems = (SWAPPED ? gemm->stride_b : gemm->stride_a) != 0;
     int column_problems = (SWAPPED ? gemm->stride_a : gemm->stride_b) != 0;
-    uint32_t row_rank = place_among_columns(rank); /* among those that have the rows in common */
-    uint32_t column_rank = place_among_rows(rank);
+    /* Among those that have the rows in common, and the columns, which are so many, as the compiler has to be told. */
+    uint32_t row_rank = place_among_columns(rank);
+    uint32_t column_rank = place_among_rows(rank) % COLUMN_SHARERS;
     int rows_begin = own_share(TILE_ROWS, ROWS_ACROSS, ROW_SHARERS, row_rank);
     int rows_count = own_share(TILE_ROWS, ROWS_ACROSS, ROW_SHARERS, row_rank + 1) - rows_begin;
     int columns_begin = own_share(COLUMNS_LOADED, COLUMNS_ACROSS, COLUMN_SHARERS, column_rank);

@@ -44,8 +44,14 @@ static __device__ inline uint32_t count_clusters(void) { return gridDim.x / CLUS
  *     rows       rank 0      rank 2
  *                rank 1      rank 3
  */
-static __device__ inline uint32_t place_among_rows(uint32_t rank) { return rank % COLUMN_SHARERS; }
-static __device__ inline uint32_t place_among_columns(uint32_t rank) { return rank / COLUMN_SHARERS; }
+static __device__ inline uint32_t place_among_rows(uint32_t rank)
+{
+    return ROW_SHARERS == 1 ? rank : rank % COLUMN_SHARERS;
+}
+static __device__ inline uint32_t place_among_columns(uint32_t rank)
+{
+    return ROW_SHARERS == 1 ? 0 : rank / COLUMN_SHARERS;
+}
 
 /* Whether one block loads some of another's operands: so many do, itself among them. */
 #define LOADERS (ROW_SHARERS + COLUMN_SHARERS - 1)
