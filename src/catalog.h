@@ -39,15 +39,15 @@ struct kernel {
     int cluster;      /* blocks of a cluster; 0 means 1 */
     int consumers;    /* warpgroups that multiply, beside one that copies or splits */
     int swapped;      /* 1: the instruction's rows run along n, not along m */
-    int row_sharers; /* blocks of a cluster that have the instruction's rows in common (1); the others its columns */
-    int shares_k; /* 1: two consumers have one tile, every other step of its k each */
-    int turns;    /* 1: each consumer has tiles of its own, 64 rows, in turn with the others */
-    int planes;   /* matrices whose sum an operand is, one behind the other; 0: it is one itself */
-    int splits;   /* bf16 parts that the kernel makes of each f32 itself; 0: it multiplies what is there */
-    int slices;   /* of a tile along k, each multiplied by warps of its own; 0: warps have all of k */
-    int rescues;  /* 1: computes what rows with planes refuse, see verdict_arguments */
-    int plain;    /* 1: has a second image for plain products, see kernels/gemm/wgmma_plain.h */
-    int stream;   /* 1: clusters may share tiles' steps evenly, see tensor_gemm_arguments */
+    int row_sharers;  /* blocks of a cluster that have the instruction's rows in common (1) */
+    int shares_k;     /* 1: two consumers have one tile, every other step of its k each */
+    int turns;        /* 1: each consumer has tiles of its own, 64 rows, in turn with the others */
+    int planes;       /* matrices whose sum an operand is, one behind the other; 0: it is one itself */
+    int splits;  /* bf16 parts that the kernel makes of each f32 itself; 0: it multiplies what is there */
+    int slices;  /* of a tile along k, each multiplied by warps of its own; 0: warps have all of k */
+    int rescues; /* 1: computes what rows with planes refuse, see verdict_arguments */
+    int plain;   /* 1: has a second image for plain products, see kernels/gemm/wgmma_plain.h */
+    int stream;  /* 1: clusters may share tiles' steps evenly, see tensor_gemm_arguments */
     int early; /* 1: waits by itself for the kernels before it, so that it may be launched before they end */
     int rung;  /* of the ladder, 1 and up */
     int b_transposed; /* ladder rung 3: B's tile is stored transposed */

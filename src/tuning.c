@@ -502,7 +502,7 @@ struct kin_school {
     struct ways *ways;                /* what is learned goes there */
     bool *is_known;                   /* of rows, by their numbers among the ways */
     struct device_traits traits;
-    struct tuning_line lines[MOST_WAYS_OF_KIN]; /* of one shape, the quickest first */
+    struct tuning_line lines[MOST_WAYS_OF_KIN]; /* of one shape */
     int count;
     int shape; /* its number */
     double clock;
@@ -541,6 +541,15 @@ static bool is_known(const struct kin_school *school, const struct tuning_line *
     return school->is_known[ways_row(school->own, line->kernel)];
 }
 
+static double quickest(const struct kin_school *school)
+{
+    double least = INFINITY;
+    for (int i = 0; i < school->count; i++) {
+        least = fmin(least, school->lines[i].microseconds);
+    }
+    return least;
+}
+
 /* How much more a way took on kin than is foreseen, as a factor; *place is NULL where there is no such way. */
 static double factor_of_kin(const struct kin_school *school, struct way_finder *finder,
                             const struct tuning_line *line, const struct way_place **place)
@@ -563,7 +572,7 @@ static double kin_over_own(const struct kin_school *school, struct way_finder *f
         const struct tuning_line *line = &school->lines[i];
         const struct way_place *place = NULL;
         if (is_known(school, line) &&
-            line->microseconds <= NEARLY_AS_QUICK * NEARLY_AS_QUICK * school->lines[0].microseconds) {
+            line->microseconds <= NEARLY_AS_QUICK * NEARLY_AS_QUICK * quickest(school)) {
             double factor = factor_of_kin(school, finder, line, &place);
             if (place) {
                 struct ways_near near;
@@ -590,9 +599,8 @@ static bool learn_shape_of_kin(struct kin_school *school)
     for (int i = 0; i < school->count && fits; i++) {
         const struct tuning_line *line = &school->lines[i];
         const struct way_place *place = NULL;
-        if (!is_known(school, line) &&
-            (school->shape % SHAPES_TO_ONE_WHOLE == 0 ||
-             line->microseconds <= NEARLY_AS_QUICK * school->lines[0].microseconds)) {
+        if (!is_known(school, line) && (school->shape % SHAPES_TO_ONE_WHOLE == 0 ||
+                                        line->microseconds <= NEARLY_AS_QUICK * quickest(school))) {
             double factor = factor_of_kin(school, &finder, line, &place);
             fits = !place || ways_add_of_kin(school->ways, line->kernel, place, line->parts, line->shares,
                                              factor / over_own);

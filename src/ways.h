@@ -95,8 +95,8 @@ struct bucket;
 struct ways_near {
     const struct ways *ways; /* NULL: nothing is near */
     struct way_place place;
-    const struct bucket
-        *buckets[2]; /* of ways whose clusters do not share tiles, and of those that do; NULL: of none */
+    /* Of ways whose clusters do not share tiles, and of those that do; NULL: of none. */
+    const struct bucket *buckets[2];
     int there[2][2]; /* where in them the very problem's begin and end */
     int count;       /* of groups; below 0: not gathered yet */
     struct {
