@@ -6,7 +6,8 @@
 #
 # A row is: name source arch KEY=VALUE ...   A VALUE that is no number is the word KEY_VALUE.
 #
-# A row with PLAIN=1 has a second image, compiled with -DPLAIN=1: for products of which nothing is asked but their sums.
+# A row with PLAIN=1 has a second image, compiled with -DPLAIN=1: for products of which nothing is asked but their sums. One with
+# PLAIN=2 has that image alone.
 
 set(CARAT_CATALOG ${PROJECT_SOURCE_DIR}/kernels/catalog.txt)
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${CARAT_CATALOG})
@@ -19,8 +20,7 @@ foreach(line IN LISTS lines)
     list(APPEND CARAT_ROWS "${row}")
 endforeach()
 
-# The constants of a row as compiler definitions: -DKEY=VALUE and -DKERNEL_NAME=name; of PLAIN nothing, which is its second
-# image's.
+# The constants of a row as compiler definitions: -DKEY=VALUE and -DKERNEL_NAME=name; of PLAIN nothing, which is an image's.
 function(carat_row_definitions row result)
     string(REPLACE "|" ";" fields "${row}")
     list(POP_FRONT fields name source arch)
@@ -140,9 +140,11 @@ function(carat_catalog_table file images targets)
             carat_row_gencode("${row}" gencode)
             if(gencode)
                 carat_row_definitions("${row}" definitions)
-                set(symbol carat_image_${name})
-                carat_embed_image(${name} ${images}/${name}.fatbin ${source} "${gencode}" "${definitions}" ${symbol})
-                if("PLAIN=1" IN_LIST fields)
+                if(NOT "PLAIN=2" IN_LIST fields)
+                    set(symbol carat_image_${name})
+                    carat_embed_image(${name} ${images}/${name}.fatbin ${source} "${gencode}" "${definitions}" ${symbol})
+                endif()
+                if("PLAIN=1" IN_LIST fields OR "PLAIN=2" IN_LIST fields)
                     set(plain_symbol carat_plain_image_${name})
                     carat_embed_image("${name}, plain" ${images}/${name}.plain.fatbin ${source} "${gencode}"
                                       "${definitions};-DPLAIN=1" ${plain_symbol})
@@ -176,13 +178,18 @@ function(carat_catalog_standin file)
         string(REPLACE "|" ";" fields "${row}")
         list(POP_FRONT fields name source arch)
         string(REGEX MATCH "^[0-9]+" least "${arch}")
+        set(whole "")
         set(plain "")
-        set(kinds image)
-        if("PLAIN=1" IN_LIST fields)
+        set(kinds "")
+        if(NOT "PLAIN=2" IN_LIST fields)
+            set(whole image_${name})
+            list(APPEND kinds image)
+        endif()
+        if("PLAIN=1" IN_LIST fields OR "PLAIN=2" IN_LIST fields)
             set(plain plain_image_${name})
             list(APPEND kinds plain_image)
         endif()
-        carat_row_initializer("${row}" image_${name} "${plain}" text)
+        carat_row_initializer("${row}" "${whole}" "${plain}" text)
         string(APPEND rows "${text}")
         foreach(kind IN LISTS kinds)
             string(APPEND images

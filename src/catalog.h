@@ -46,7 +46,7 @@ struct kernel {
     int splits;  /* bf16 parts that the kernel makes of each f32 itself; 0: it multiplies what is there */
     int slices;  /* of a tile along k, each multiplied by warps of its own; 0: warps have all of k */
     int rescues; /* 1: computes what rows with planes refuse, see verdict_arguments */
-    int plain;   /* 1: has a second image for plain products, see kernels/gemm/wgmma_plain.h */
+    int plain;   /* 1: has a second image for plain products, see kernels/gemm/wgmma_plain.h; 2: that one alone */
     int stream;  /* 1: clusters may share tiles' steps evenly, see tensor_gemm_arguments */
     int early; /* 1: waits by itself for the kernels before it, so that it may be launched before they end */
     int rung;  /* of the ladder, 1 and up */
@@ -64,7 +64,7 @@ struct kernel {
     int min_blocks;    /* blocks that fit a multiprocessor at once, as the kernel was built to, from 8.0 on */
     int ops_per_round; /* ceilings: what a round is worth, see ceiling_arguments */
     int rate;          /* percent of its unit's ceiling that large problems reach, for the cost model */
-    const unsigned char *image; /* a CUDA fat binary; NULL in a build without nvcc */
+    const unsigned char *image; /* a CUDA fat binary; NULL in a build without nvcc, and with plain = 2 */
     const unsigned char *image_end;
     const unsigned char *plain_image; /* the same of the second one; NULL also where there is none */
     const unsigned char *plain_image_end;

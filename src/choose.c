@@ -10,7 +10,7 @@
 #include "way_search.h"
 
 /* The plan of the best candidate. */
-static carat_status settle(const struct search *search, struct plan *plan)
+static carat_status settle(struct search *search, struct plan *plan)
 {
     const struct candidate *best = &search->best;
     if (!best->kernel) {
@@ -33,6 +33,9 @@ static carat_status settle(const struct search *search, struct plan *plan)
         plan->steps[plan->step_count++] = (struct step){best->rescue ? STEP_SPLIT : STEP_PACK, best->pack};
     }
     plan->steps[plan->step_count++] = (struct step){STEP_MULTIPLY, best->kernel};
+    if (kernel_is_only_plain(best->kernel)) {
+        plan->stand_in = search_stand_in(search, best);
+    }
     if (best->safe) {
         plan->steps[plan->step_count++] = (struct step){STEP_SPLIT_SAFE, best->safe_split};
         plan->steps[plan->step_count++] = (struct step){STEP_SAFE, best->safe};

@@ -106,7 +106,7 @@ carat_status explain_refusal(const struct search *search)
     bool narrow = carat_type_size(p->type_a) == 1 && p->type_a != CARAT_S8;
     for (int i = 0; i < carat_catalog_count; i++) {
         const struct kernel *kernel = &carat_catalog[i];
-        any_image = any_image || kernel->image;
+        any_image = any_image || kernel_has_image(kernel);
         any_row = any_row || (kernel->operation == OPERATION_GEMM && kernel_runs_on(kernel, search->traits) &&
                               (kernel_has_types(kernel, p) || (narrow && kernel_has_types(kernel, &as_f16))));
     }

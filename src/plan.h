@@ -41,7 +41,8 @@ struct plan {
     struct problem safe_product; /* what that of STEP_SAFE sees */
     struct step steps[6];
     int step_count;
-    int parts;          /* of K */
+    const struct kernel *stand_in; /* for the product's kernel, where that is only plain and a call asks for more */
+    int parts;                     /* of K */
     int64_t k_per_part; /* a multiple of the kernel's TILE_K */
     bool packs_a;       /* or splits, to the workspace's beginning; its layout and type are the product's */
     bool packs_b;
@@ -117,6 +118,10 @@ carat_status plan_choose(const struct device_traits *traits, const struct proble
 
 /* Whether two problems are the same, so that one's plan serves the other. */
 bool problem_equal(const struct problem *x, const struct problem *y);
+
+/* Whether a row has been compiled, and whether all that it has is an image for plain products. */
+bool kernel_has_image(const struct kernel *kernel);
+bool kernel_is_only_plain(const struct kernel *kernel);
 
 /* Whether a row of any kind is in this build and runs on the device. */
 bool kernel_runs_on(const struct kernel *kernel, const struct device_traits *traits);

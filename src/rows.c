@@ -1,6 +1,8 @@
 /* rows.c - what the rows of the catalogue can do, of which kind they are, and which one does a step. */
 #include "rows.h"
 
+#include <string.h>
+
 /* A tensor map's limits: elements a dimension, bytes from column to column and from problem to problem. */
 #define MAP_ELEMENTS ((int64_t)1 << 31)
 #define MAP_BYTES ((int64_t)1 << 40)
@@ -16,7 +18,18 @@ bool kernel_runs_on(const struct kernel *kernel, const struct device_traits *tra
     bool has_instructions = kernel->arch_specific ? kernel->arch == traits->compute_capability
                                                   : kernel->arch <= traits->compute_capability;
     bool has_memory = traits->shared_bytes == 0 || kernel->shared_bytes <= traits->shared_bytes;
-    return kernel->image && has_instructions && has_memory;
+    return kernel_has_image(kernel) && has_instructions && has_memory;
+}
+
+bool kernel_has_image(const struct kernel *kernel) { return kernel->image || kernel->plain_image; }
+bool kernel_is_only_plain(const struct kernel *kernel) { return kernel->plain == 2; }
+
+bool kernel_stands_in(const struct kernel *kernel, const struct kernel *other)
+{
+    return kernel->operation == OPERATION_GEMM && strcmp(kernel->source, other->source) == 0 &&
+           kernel->element == other->element && kernel->element_b == other->element_b &&
+           kernel->accuracy == other->accuracy && kernel->planes == other->planes &&
+           !kernel_is_only_plain(kernel);
 }
 
 /* Whether A and B are f64 that were narrower floats. */
@@ -84,6 +97,32 @@ static bool within_limits(const struct kernel *kernel, const struct problem *p)
             p->lda < most && p->ldb < most && p->stride_a < most && p->stride_b < most);
 }
 
+/* Whether a row's plain image stores results of a type. */
+static bool stores_plainly(const struct kernel *kernel, carat_type type)
+{
+    switch (kernel->element) {
+    case ELEMENT_F32:
+        return type == CARAT_F32;
+    case ELEMENT_S8:
+        return type == CARAT_S32;
+    default:
+        return type == CARAT_F16 || type == CARAT_BF16;
+    }
+}
+
+bool kernel_may_be_plain(const struct kernel *kernel, const struct problem *p)
+{
+    return kernel->plain_image && p->k > 0 && !p->bias && p->activation == CARAT_ACTIVATION_NONE &&
+           stores_plainly(kernel, p->type_cd);
+}
+
+/* Of a row that has no other image; D has to lie as the engine stores it, but for its address. */
+static bool is_wholly_plain(const struct kernel *kernel, const struct problem *p)
+{
+    int64_t size = (int64_t)carat_type_size(p->type_cd);
+    return kernel_may_be_plain(kernel, p) && (p->m | p->ldd | p->stride_d) * size % MAP_ALIGNMENT == 0;
+}
+
 bool kernel_multiplies(const struct kernel *kernel, const struct device_traits *traits,
                        const struct problem *p)
 {
@@ -91,7 +130,8 @@ bool kernel_multiplies(const struct kernel *kernel, const struct device_traits *
     bool product =
         kernel->operation == OPERATION_GEMM || (kernel->operation == OPERATION_LADDER && p->batch == 1);
     return product && kernel_has_types(kernel, p) && kernel_runs_on(kernel, traits) &&
-           has_layout(kernel, p) && within_limits(kernel, p) && is_aligned(kernel, p);
+           has_layout(kernel, p) && within_limits(kernel, p) && is_aligned(kernel, p) &&
+           (!kernel_is_only_plain(kernel) || is_wholly_plain(kernel, p));
 }
 
 bool kernel_finishes(const struct kernel *kernel, const struct problem *p)

@@ -26,6 +26,15 @@ bool problem_keeps_all_bits(const struct problem *p);
 /* Whether a row multiplies what the problem is of, as accurately as it asks for. */
 bool kernel_has_types(const struct kernel *kernel, const struct problem *p);
 
+/*
+ * Whether a row can stand in for another that is only plain: with the same instructions, and so with the same bits where both do what
+ * is asked for.
+ */
+bool kernel_stands_in(const struct kernel *kernel, const struct kernel *other);
+
+/* Whether a row's plain image may do what is asked for, when alpha, beta, the scales and D's address are known. */
+bool kernel_may_be_plain(const struct kernel *kernel, const struct problem *p);
+
 /* Elements of which bases, columns and strides of A and B must be multiples; 1 where the row takes any. */
 int64_t kernel_aligned_elements(const struct kernel *kernel, const struct problem *p);
 

@@ -117,6 +117,9 @@ bool complete_way(const struct search *search, const struct kernel *kernel, int 
     candidate->safe = find_safe_row(search->traits, candidate, kernel);
     candidate->parts = parts;
     candidate->bare = parts > 1 || !kernel_finishes(kernel, p);
+    if (candidate->bare && kernel_is_only_plain(kernel)) {
+        return false;
+    }
     candidate->partial_bytes = candidate->bare ? partial_bytes(p, parts) : 0;
     if (candidate->rescue) {
         place_parts(candidate, parts);
@@ -299,6 +302,33 @@ static void search_rows(struct search *search, const struct candidate *treated)
         }
     }
     search->near = NULL;
+}
+
+const struct kernel *search_stand_in(struct search *search, const struct candidate *way)
+{
+    const struct ways *ways = search->traits->tuning ? tuning_ways(search->traits->tuning) : NULL;
+    const struct way_place place = place_of_way(search->problem, way);
+    const struct kernel *best = NULL;
+    double least = INFINITY;
+    struct ways_near near;
+    for (int i = 0; i < carat_catalog_count; i++) {
+        const struct kernel *kernel = &carat_catalog[i];
+        struct candidate other = *way;
+        if (!kernel_stands_in(kernel, way->kernel) ||
+            !kernel_multiplies(kernel, search->traits, &way->product)) {
+            continue;
+        }
+        if (ways) {
+            ways_look_up(ways, kernel, &place, &near);
+            search->near = &near;
+        }
+        if (complete_way(search, kernel, 1, &other) && !other.bare && other.cycles < least) {
+            best = kernel;
+            least = other.cycles;
+        }
+    }
+    search->near = NULL;
+    return best;
 }
 
 /* Whether some row multiplies these types, and wants both operands along k. */

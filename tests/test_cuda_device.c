@@ -2005,7 +2005,10 @@ static carat_gemm_problem demanded_problem(const struct device *device, const st
     return p;
 }
 
-/* Launches a row on a product, which reads and writes nothing; false where its type takes no scales, but one is asked for. */
+/*
+ * Launches a row on a product, which reads and writes nothing; false where its type takes no scales, but one is asked for, and
+ * where a row that is only plain is asked for more, which it refuses.
+ */
 static bool launch_demanded(struct device *device, const struct kernel *row, const struct demand *demand,
                             carat_type result, char *somewhere)
 {
@@ -2041,7 +2044,13 @@ static bool launch_demanded(struct device *device, const struct kernel *row, con
         .scale_d = demand->scale == 'd' ? scale : NULL,
     };
     noted_images.launches = 0;
-    assert_ok(cuda_gemm_with(device, row, &problem, &operands, NULL));
+    carat_status status = cuda_gemm_with(device, row, &problem, &operands, NULL);
+    if (kernel_is_only_plain(row) && !demand->plain) {
+        assert_int_equal(status, CARAT_UNSUPPORTED);
+        assert_int_equal(noted_images.launches, 0);
+        return false;
+    }
+    assert_ok(status);
     return true;
 }
 
@@ -2056,8 +2065,9 @@ static int check_demands(struct device *device, const struct kernel *row, char *
     int plain_results = results_of_images[of].plain;
     for (int i = 0; i < DEMAND_COUNT; ++i) {
         const struct demand *demand = &demands[i];
-        bool fits =
-            row->plain && demand->plain && (demand->tiles == ONE_TOO_MANY || kernel_cluster_blocks(row) == 1);
+        bool suits =
+            demand->tiles == ONE_TOO_MANY || kernel_cluster_blocks(row) == 1 || kernel_is_only_plain(row);
+        bool fits = row->plain && demand->plain && suits;
         int begin = demand->other_results ? plain_results : 0;
         int end = demand->other_results ? results_of_images[of].count : plain_results;
         for (int r = begin; r < end; ++r) {
@@ -2094,12 +2104,13 @@ static void plain_products_have_an_image_of_their_own(void **state)
     struct driver before = driver_that_notes_images();
     for (int i = 0; i < carat_catalog_count; ++i) {
         const struct kernel *row = &carat_catalog[i];
-        assert_int_equal(row->plain_image != NULL, row->plain);
+        assert_int_equal(row->plain_image != NULL, row->plain > 0);
+        assert_int_equal(row->image != NULL, row->plain < 2);
         if (is_of_images(row)) {
             int launches = check_demands(device, row, somewhere);
-            assert_int_equal(launches > 0, row->plain);
-            assert_int_equal(cuda_kernel_is_loaded(device, row, true), row->plain);
-            rows += row->plain;
+            assert_int_equal(launches > 0, row->plain > 0);
+            assert_int_equal(cuda_kernel_is_loaded(device, row, true), row->plain > 0);
+            rows += row->plain > 0;
             others += !row->plain;
         }
         assert_true(!row->plain || is_of_images(row));
@@ -2188,7 +2199,7 @@ static void plans_load_both_images(void **state)
     struct driver before = driver_that_notes_images();
     for (int i = 0; i < carat_catalog_count; ++i) {
         const struct kernel *row = &carat_catalog[i];
-        if (!row->plain || row->element != ELEMENT_BF16 || row->layout != LAYOUT_TN) {
+        if (row->plain != 1 || row->element != ELEMENT_BF16 || row->layout != LAYOUT_TN) {
             continue;
         }
         struct along_k w = along_k((int64_t)5 * row->tile_m * kernel_cluster_m(row),
@@ -2247,6 +2258,58 @@ static void a_plain_image_without_memory_is_done_without(void **state)
     carat_context_destroy(carat);
     driver = before;
     standin_set_capability(100);
+}
+
+/* For a row that is only plain another one stands in, which plans load too: when more is asked for, or it finds no memory. */
+static void another_row_stands_in_for_one_that_is_only_plain(void **state)
+{
+    (void)state;
+    const float two = 2;
+    int rows = 0;
+    standin_set_capability(90);
+    for (int i = 0; i < carat_catalog_count; ++i) {
+        const struct kernel *row = &carat_catalog[i];
+        if (!kernel_is_only_plain(row) || row->element != ELEMENT_BF16 || row->layout != LAYOUT_TN) {
+            continue;
+        }
+        carat_context *carat = NULL;
+        assert_ok(carat_context_create(CARAT_DEVICE_CUDA, 0, &carat));
+        struct device *device = carat_context_device(carat);
+        void *somewhere = device_memory(carat, 4096);
+        struct driver before = driver_that_notes_images();
+        struct along_k w = along_k((int64_t)5 * row->tile_m * kernel_cluster_m(row),
+                                   (int64_t)3 * row->tile_n * kernel_cluster_n(row), 256, somewhere);
+        struct plan plan = plan_in_one_launch(device, row, &w);
+        const struct kernel *other = plan.stand_in;
+        carat_run run = {0};
+        assert_true(other && other->image);
+
+        noted_images.loads = 0;
+        noted_images.barred = row->plain_image;
+        assert_ok(device->functions->prepare(device, &plan));
+        noted_images.launches = 0;
+        assert_ok(device->functions->gemm(device, &plan, &w.operands, &run));
+        assert_int_equal(noted_images.launches, 1);
+        assert_ptr_equal(noted_images.first, other->plain_image); /* for it is a plain product yet */
+
+        noted_images.barred = NULL;
+        assert_ok(device->functions->prepare(device, &plan));
+        assert_int_equal(noted_images.loads, 3);
+        noted_images.launches = 0;
+        assert_ok(device->functions->gemm(device, &plan, &w.operands, &run));
+        assert_true(noted_images.launches == 1 && noted_images.first == row->plain_image);
+        w.operands.alpha = &two;
+        noted_images.launches = 0;
+        assert_ok(device->functions->gemm(device, &plan, &w.operands, &run));
+        assert_true(noted_images.launches == 1 && noted_images.first == other->image);
+        assert_int_equal(noted_images.loads, 3);
+        assert_ok(carat_release(carat, somewhere));
+        carat_context_destroy(carat);
+        driver = before;
+        rows++;
+    }
+    standin_set_capability(100);
+    assert_true(rows > 0);
 }
 
 static void a_context_waits_for_its_work(void **state)
@@ -2364,6 +2427,7 @@ int main(void)
         test(plain_products_are_in_one_part_and_share_nothing),
         test(plans_load_both_images),
         test(a_plain_image_without_memory_is_done_without),
+        test(another_row_stands_in_for_one_that_is_only_plain),
         test(a_context_waits_for_its_work),
         test(the_current_context_stays),
         test(device_memory_is_out_of_the_hosts_reach),

@@ -106,15 +106,38 @@ static bool aligned(const struct kernel *kernel, const struct problem *p)
            (offsets * size % alignment == 0 && p->align_a % alignment == 0 && p->align_b % alignment == 0);
 }
 
+/* A row that has nothing but its image for plain products is for what may be one, and another can stand in for it. */
+static void check_stand_in(const struct device_traits *traits, const struct plan *plan,
+                           const struct kernel *kernel)
+{
+    const struct problem *p = &plan->product;
+    const struct kernel *other = plan->stand_in;
+    if (kernel->image) {
+        assert_null(other);
+        return;
+    }
+    int64_t bytes = (int64_t)carat_type_size(p->type_cd);
+    assert_int_equal(kernel->plain, 2);
+    assert_false(p->bias);
+    assert_int_equal(p->activation, CARAT_ACTIVATION_NONE);
+    assert_true((p->m | p->ldd | p->stride_d) * bytes % 16 == 0);
+    assert_true(plan->parts == 1 && plan->stream_tiles == 0 && !plan_has(plan, STEP_REDUCE));
+    assert_non_null(other);
+    assert_non_null(other->image);
+    assert_true(kernel_multiplies(other, traits, p));
+    assert_true(kernel_finishes(other, &plan->problem));
+}
+
 static void check_multiply(const struct device_traits *traits, const struct plan *plan,
                            const struct kernel *kernel)
 {
     static const int layouts[2][2] = {{LAYOUT_NN, LAYOUT_NT}, {LAYOUT_TN, LAYOUT_TT}};
     const struct problem *p = &plan->product;
     assert_non_null(kernel);
-    assert_non_null(kernel->image);
+    assert_true(kernel->image || kernel->plain_image);
     assert_int_equal(kernel->operation, OPERATION_GEMM);
     assert_int_equal(kernel->planes, p->planes);
+    check_stand_in(traits, plan, kernel);
     assert_int_equal(kernel->rescues, 0);
     bool keeps_all_bits = p->accuracy == CARAT_ACCURACY_STANDARD || p->accuracy == CARAT_ACCURACY_CLOSE;
     assert_true(kernel->splits == 0 || (keeps_all_bits && p->k >= 32));

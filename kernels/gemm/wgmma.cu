@@ -47,6 +47,10 @@
  * With STREAM=1 the tiles that would make up a last, partly idle wave can be dealt out by their steps of k instead,
  * each cluster an equal share ("stream-K", Osama et al., PPoPP 2023): see wgmma_walk.h.
  *
+ * Tiles can be of any width that is a multiple of 16, and from 96 on of 8: between two of them lies the one with which a product
+ * nearly fills its last wave. Of 3840 x 3840, tiles of 176 x 128 are 660, five for each of 132 multiprocessors; of 256 x 128, 450
+ * in four waves.
+ *
  * 8-bit floats: the unit keeps sums of their products in fewer than 24 bits. Without ACCURACY=FAST every 128 of k
  * are summed apart and added to f32 sums in registers.
  *
@@ -275,8 +279,9 @@ static_assert(!FETCHES_ROWS || CONSUMERS == 2, "while a warpgroup fetches the ot
 #if CLUSTER % ROW_SHARERS != 0
 #error "a cluster is a rectangle"
 #endif
-static_assert(COLUMNS_ACROSS || WGMMA_N % (8 * COLUMN_SHARERS) == 0, "each block loads whole atoms");
-static_assert(ROWS_ACROSS || TILE_ROWS % (8 * ROW_SHARERS) == 0, "each block loads whole atoms");
+/* A share may begin within eight rows: the engine puts pieces where their own address says, not where the box begins. */
+static_assert(COLUMNS_ACROSS || WGMMA_N % COLUMN_SHARERS == 0, "each block loads as many columns");
+static_assert(ROWS_ACROSS || TILE_ROWS % ROW_SHARERS == 0, "each block loads as many rows");
 /*
  * Of what lies across there may be fewer boxes than sharers. For a block that loads nothing nobody waits, and another may arrive
  * twice at its barrier before it has gone once; that may be of one operand, for then who loads the other waits for all.

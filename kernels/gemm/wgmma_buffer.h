@@ -85,7 +85,11 @@ static __device__ inline uint32_t pack_result(float low, float high, int32_t typ
 static __device__ __forceinline__ void fill_16(int place, unsigned char *buffer, const float *value,
                                                int first, int32_t type, int width)
 {
+#if WGMMA_N % 16 != 0
+    uint32_t words[16] = {0}; /* of the last piece eight columns more are stored than there are, and are nobody's */
+#else
     uint32_t words[16];
+#endif
 #pragma unroll
     for (int w = 0; w < (SWAPPED ? 64 : BUFFER_ROWS) / 4; ++w) {
         int i = first / 2 + 2 * w;

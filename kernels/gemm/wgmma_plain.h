@@ -12,6 +12,9 @@
  *                              and lies as the engine wants it
  *     a cluster of blocks      has more tiles than one
  *
+ * Rows with PLAIN=2 have no other image. They differ from others but in the tile's width: for a call that asks for more, or D
+ * of which does not lie so, a row stands in that has both (see plan.h).
+ *
  * The bits of D are the same from either image: the instructions that sum and round are the same ones.
  */
 #ifndef CARAT_GEMM_WGMMA_PLAIN_H

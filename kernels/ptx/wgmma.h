@@ -7,7 +7,7 @@
  *
  * The row that includes this file sets
  *
- *     WGMMA_N            columns of B: 8, or a multiple of 16 up to 256
+ *     WGMMA_N            columns of B: 8, or a multiple of 16, or from 96 on of 8 where they are floats, up to 256
  *     WGMMA_TYPE_A, _B   their elements: ELEMENT_...; f32 are multiplied as tf32 (the 13 lowest bits are not
  *                        looked at); 8-bit floats may be mixed
  *     WGMMA_A_ACROSS     1: A lies in shared memory along its rows, not along k; 16-bit types alone
@@ -48,24 +48,44 @@ typedef float wgmma_sum;
 #define WGMMA_OPERANDS_80 WGMMA_OPERANDS_64, WGMMA_8(32)
 #define WGMMA_TEXT_96 WGMMA_TEXT_80 ", %40, %41, %42, %43, %44, %45, %46, %47"
 #define WGMMA_OPERANDS_96 WGMMA_OPERANDS_80, WGMMA_8(40)
+#define WGMMA_TEXT_104 WGMMA_TEXT_96 ", %48, %49, %50, %51"
+#define WGMMA_OPERANDS_104 WGMMA_OPERANDS_96, WGMMA_4(48)
 #define WGMMA_TEXT_112 WGMMA_TEXT_96 ", %48, %49, %50, %51, %52, %53, %54, %55"
 #define WGMMA_OPERANDS_112 WGMMA_OPERANDS_96, WGMMA_8(48)
+#define WGMMA_TEXT_120 WGMMA_TEXT_112 ", %56, %57, %58, %59"
+#define WGMMA_OPERANDS_120 WGMMA_OPERANDS_112, WGMMA_4(56)
 #define WGMMA_TEXT_128 WGMMA_TEXT_112 ", %56, %57, %58, %59, %60, %61, %62, %63"
 #define WGMMA_OPERANDS_128 WGMMA_OPERANDS_112, WGMMA_8(56)
+#define WGMMA_TEXT_136 WGMMA_TEXT_128 ", %64, %65, %66, %67"
+#define WGMMA_OPERANDS_136 WGMMA_OPERANDS_128, WGMMA_4(64)
 #define WGMMA_TEXT_144 WGMMA_TEXT_128 ", %64, %65, %66, %67, %68, %69, %70, %71"
 #define WGMMA_OPERANDS_144 WGMMA_OPERANDS_128, WGMMA_8(64)
+#define WGMMA_TEXT_152 WGMMA_TEXT_144 ", %72, %73, %74, %75"
+#define WGMMA_OPERANDS_152 WGMMA_OPERANDS_144, WGMMA_4(72)
 #define WGMMA_TEXT_160 WGMMA_TEXT_144 ", %72, %73, %74, %75, %76, %77, %78, %79"
 #define WGMMA_OPERANDS_160 WGMMA_OPERANDS_144, WGMMA_8(72)
+#define WGMMA_TEXT_168 WGMMA_TEXT_160 ", %80, %81, %82, %83"
+#define WGMMA_OPERANDS_168 WGMMA_OPERANDS_160, WGMMA_4(80)
 #define WGMMA_TEXT_176 WGMMA_TEXT_160 ", %80, %81, %82, %83, %84, %85, %86, %87"
 #define WGMMA_OPERANDS_176 WGMMA_OPERANDS_160, WGMMA_8(80)
+#define WGMMA_TEXT_184 WGMMA_TEXT_176 ", %88, %89, %90, %91"
+#define WGMMA_OPERANDS_184 WGMMA_OPERANDS_176, WGMMA_4(88)
 #define WGMMA_TEXT_192 WGMMA_TEXT_176 ", %88, %89, %90, %91, %92, %93, %94, %95"
 #define WGMMA_OPERANDS_192 WGMMA_OPERANDS_176, WGMMA_8(88)
+#define WGMMA_TEXT_200 WGMMA_TEXT_192 ", %96, %97, %98, %99"
+#define WGMMA_OPERANDS_200 WGMMA_OPERANDS_192, WGMMA_4(96)
 #define WGMMA_TEXT_208 WGMMA_TEXT_192 ", %96, %97, %98, %99, %100, %101, %102, %103"
 #define WGMMA_OPERANDS_208 WGMMA_OPERANDS_192, WGMMA_8(96)
+#define WGMMA_TEXT_216 WGMMA_TEXT_208 ", %104, %105, %106, %107"
+#define WGMMA_OPERANDS_216 WGMMA_OPERANDS_208, WGMMA_4(104)
 #define WGMMA_TEXT_224 WGMMA_TEXT_208 ", %104, %105, %106, %107, %108, %109, %110, %111"
 #define WGMMA_OPERANDS_224 WGMMA_OPERANDS_208, WGMMA_8(104)
+#define WGMMA_TEXT_232 WGMMA_TEXT_224 ", %112, %113, %114, %115"
+#define WGMMA_OPERANDS_232 WGMMA_OPERANDS_224, WGMMA_4(112)
 #define WGMMA_TEXT_240 WGMMA_TEXT_224 ", %112, %113, %114, %115, %116, %117, %118, %119"
 #define WGMMA_OPERANDS_240 WGMMA_OPERANDS_224, WGMMA_8(112)
+#define WGMMA_TEXT_248 WGMMA_TEXT_240 ", %120, %121, %122, %123"
+#define WGMMA_OPERANDS_248 WGMMA_OPERANDS_240, WGMMA_4(120)
 #define WGMMA_TEXT_256 WGMMA_TEXT_240 ", %120, %121, %122, %123, %124, %125, %126, %127"
 #define WGMMA_OPERANDS_256 WGMMA_OPERANDS_240, WGMMA_8(120)
 
@@ -139,6 +159,16 @@ typedef float wgmma_sum;
 #define WGMMA_AFTER_3 "%51"
 #define WGMMA_AFTER_4 "%52"
 #define WGMMA_AFTER_5 "%53"
+#elif WGMMA_N == 104
+#define WGMMA_SHAPE "m64n104"
+#define WGMMA_TEXT WGMMA_TEXT_104
+#define WGMMA_OPERANDS WGMMA_OPERANDS_104
+#define WGMMA_AFTER_0 "%52"
+#define WGMMA_AFTER_1 "%53"
+#define WGMMA_AFTER_2 "%54"
+#define WGMMA_AFTER_3 "%55"
+#define WGMMA_AFTER_4 "%56"
+#define WGMMA_AFTER_5 "%57"
 #elif WGMMA_N == 112
 #define WGMMA_SHAPE "m64n112"
 #define WGMMA_TEXT WGMMA_TEXT_112
@@ -149,6 +179,16 @@ typedef float wgmma_sum;
 #define WGMMA_AFTER_3 "%59"
 #define WGMMA_AFTER_4 "%60"
 #define WGMMA_AFTER_5 "%61"
+#elif WGMMA_N == 120
+#define WGMMA_SHAPE "m64n120"
+#define WGMMA_TEXT WGMMA_TEXT_120
+#define WGMMA_OPERANDS WGMMA_OPERANDS_120
+#define WGMMA_AFTER_0 "%60"
+#define WGMMA_AFTER_1 "%61"
+#define WGMMA_AFTER_2 "%62"
+#define WGMMA_AFTER_3 "%63"
+#define WGMMA_AFTER_4 "%64"
+#define WGMMA_AFTER_5 "%65"
 #elif WGMMA_N == 128
 #define WGMMA_SHAPE "m64n128"
 #define WGMMA_TEXT WGMMA_TEXT_128
@@ -159,6 +199,16 @@ typedef float wgmma_sum;
 #define WGMMA_AFTER_3 "%67"
 #define WGMMA_AFTER_4 "%68"
 #define WGMMA_AFTER_5 "%69"
+#elif WGMMA_N == 136
+#define WGMMA_SHAPE "m64n136"
+#define WGMMA_TEXT WGMMA_TEXT_136
+#define WGMMA_OPERANDS WGMMA_OPERANDS_136
+#define WGMMA_AFTER_0 "%68"
+#define WGMMA_AFTER_1 "%69"
+#define WGMMA_AFTER_2 "%70"
+#define WGMMA_AFTER_3 "%71"
+#define WGMMA_AFTER_4 "%72"
+#define WGMMA_AFTER_5 "%73"
 #elif WGMMA_N == 144
 #define WGMMA_SHAPE "m64n144"
 #define WGMMA_TEXT WGMMA_TEXT_144
@@ -169,6 +219,16 @@ typedef float wgmma_sum;
 #define WGMMA_AFTER_3 "%75"
 #define WGMMA_AFTER_4 "%76"
 #define WGMMA_AFTER_5 "%77"
+#elif WGMMA_N == 152
+#define WGMMA_SHAPE "m64n152"
+#define WGMMA_TEXT WGMMA_TEXT_152
+#define WGMMA_OPERANDS WGMMA_OPERANDS_152
+#define WGMMA_AFTER_0 "%76"
+#define WGMMA_AFTER_1 "%77"
+#define WGMMA_AFTER_2 "%78"
+#define WGMMA_AFTER_3 "%79"
+#define WGMMA_AFTER_4 "%80"
+#define WGMMA_AFTER_5 "%81"
 #elif WGMMA_N == 160
 #define WGMMA_SHAPE "m64n160"
 #define WGMMA_TEXT WGMMA_TEXT_160
@@ -179,6 +239,16 @@ typedef float wgmma_sum;
 #define WGMMA_AFTER_3 "%83"
 #define WGMMA_AFTER_4 "%84"
 #define WGMMA_AFTER_5 "%85"
+#elif WGMMA_N == 168
+#define WGMMA_SHAPE "m64n168"
+#define WGMMA_TEXT WGMMA_TEXT_168
+#define WGMMA_OPERANDS WGMMA_OPERANDS_168
+#define WGMMA_AFTER_0 "%84"
+#define WGMMA_AFTER_1 "%85"
+#define WGMMA_AFTER_2 "%86"
+#define WGMMA_AFTER_3 "%87"
+#define WGMMA_AFTER_4 "%88"
+#define WGMMA_AFTER_5 "%89"
 #elif WGMMA_N == 176
 #define WGMMA_SHAPE "m64n176"
 #define WGMMA_TEXT WGMMA_TEXT_176
@@ -189,6 +259,16 @@ typedef float wgmma_sum;
 #define WGMMA_AFTER_3 "%91"
 #define WGMMA_AFTER_4 "%92"
 #define WGMMA_AFTER_5 "%93"
+#elif WGMMA_N == 184
+#define WGMMA_SHAPE "m64n184"
+#define WGMMA_TEXT WGMMA_TEXT_184
+#define WGMMA_OPERANDS WGMMA_OPERANDS_184
+#define WGMMA_AFTER_0 "%92"
+#define WGMMA_AFTER_1 "%93"
+#define WGMMA_AFTER_2 "%94"
+#define WGMMA_AFTER_3 "%95"
+#define WGMMA_AFTER_4 "%96"
+#define WGMMA_AFTER_5 "%97"
 #elif WGMMA_N == 192
 #define WGMMA_SHAPE "m64n192"
 #define WGMMA_TEXT WGMMA_TEXT_192
@@ -199,6 +279,16 @@ typedef float wgmma_sum;
 #define WGMMA_AFTER_3 "%99"
 #define WGMMA_AFTER_4 "%100"
 #define WGMMA_AFTER_5 "%101"
+#elif WGMMA_N == 200
+#define WGMMA_SHAPE "m64n200"
+#define WGMMA_TEXT WGMMA_TEXT_200
+#define WGMMA_OPERANDS WGMMA_OPERANDS_200
+#define WGMMA_AFTER_0 "%100"
+#define WGMMA_AFTER_1 "%101"
+#define WGMMA_AFTER_2 "%102"
+#define WGMMA_AFTER_3 "%103"
+#define WGMMA_AFTER_4 "%104"
+#define WGMMA_AFTER_5 "%105"
 #elif WGMMA_N == 208
 #define WGMMA_SHAPE "m64n208"
 #define WGMMA_TEXT WGMMA_TEXT_208
@@ -209,6 +299,16 @@ typedef float wgmma_sum;
 #define WGMMA_AFTER_3 "%107"
 #define WGMMA_AFTER_4 "%108"
 #define WGMMA_AFTER_5 "%109"
+#elif WGMMA_N == 216
+#define WGMMA_SHAPE "m64n216"
+#define WGMMA_TEXT WGMMA_TEXT_216
+#define WGMMA_OPERANDS WGMMA_OPERANDS_216
+#define WGMMA_AFTER_0 "%108"
+#define WGMMA_AFTER_1 "%109"
+#define WGMMA_AFTER_2 "%110"
+#define WGMMA_AFTER_3 "%111"
+#define WGMMA_AFTER_4 "%112"
+#define WGMMA_AFTER_5 "%113"
 #elif WGMMA_N == 224
 #define WGMMA_SHAPE "m64n224"
 #define WGMMA_TEXT WGMMA_TEXT_224
@@ -219,6 +319,16 @@ typedef float wgmma_sum;
 #define WGMMA_AFTER_3 "%115"
 #define WGMMA_AFTER_4 "%116"
 #define WGMMA_AFTER_5 "%117"
+#elif WGMMA_N == 232
+#define WGMMA_SHAPE "m64n232"
+#define WGMMA_TEXT WGMMA_TEXT_232
+#define WGMMA_OPERANDS WGMMA_OPERANDS_232
+#define WGMMA_AFTER_0 "%116"
+#define WGMMA_AFTER_1 "%117"
+#define WGMMA_AFTER_2 "%118"
+#define WGMMA_AFTER_3 "%119"
+#define WGMMA_AFTER_4 "%120"
+#define WGMMA_AFTER_5 "%121"
 #elif WGMMA_N == 240
 #define WGMMA_SHAPE "m64n240"
 #define WGMMA_TEXT WGMMA_TEXT_240
@@ -229,6 +339,16 @@ typedef float wgmma_sum;
 #define WGMMA_AFTER_3 "%123"
 #define WGMMA_AFTER_4 "%124"
 #define WGMMA_AFTER_5 "%125"
+#elif WGMMA_N == 248
+#define WGMMA_SHAPE "m64n248"
+#define WGMMA_TEXT WGMMA_TEXT_248
+#define WGMMA_OPERANDS WGMMA_OPERANDS_248
+#define WGMMA_AFTER_0 "%124"
+#define WGMMA_AFTER_1 "%125"
+#define WGMMA_AFTER_2 "%126"
+#define WGMMA_AFTER_3 "%127"
+#define WGMMA_AFTER_4 "%128"
+#define WGMMA_AFTER_5 "%129"
 #elif WGMMA_N == 256
 #define WGMMA_SHAPE "m64n256"
 #define WGMMA_TEXT WGMMA_TEXT_256
@@ -240,7 +360,7 @@ typedef float wgmma_sum;
 #define WGMMA_AFTER_4 "%132"
 #define WGMMA_AFTER_5 "%133"
 #else
-#error "WGMMA_N is neither 8 nor a multiple of 16 up to 256"
+#error "WGMMA_N is neither 8 nor a multiple of 16, or from 96 on of 8, up to 256"
 #endif
 
 #if WGMMA_TYPE_A == ELEMENT_F16

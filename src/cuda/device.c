@@ -146,7 +146,7 @@ static uint64_t first_token(const struct cuda_device *device)
 static bool have_images(void)
 {
     for (int i = 0; i < carat_catalog_count; ++i) {
-        if (carat_catalog[i].image) {
+        if (kernel_has_image(&carat_catalog[i])) {
             return true;
         }
     }

@@ -176,11 +176,9 @@ carat_status tensor_launch(struct cuda_device *device, const struct kernel *kern
                            const struct problem *product, tensor_gemm_arguments *arguments, int64_t tiles,
                            int64_t stream_tiles, CUdeviceptr handed, struct plan_maps *maps, CUstream stream);
 
-/*
- * Whether a product may turn out to be one for the row's plain image, when alpha, beta, the scales and D's address are
- * known: nothing else is asked of it but its sums. Then tensor_launch() wants either image.
- */
-bool kernel_may_be_plain(const struct kernel *kernel, const struct problem *product);
+/* Whether the row's plain image computes all that a call asks for, of all of K in one part: see kernels/gemm/wgmma_plain.h. */
+bool tensor_is_plain(const struct kernel *kernel, const struct problem *product,
+                     const gemm_arguments *arguments);
 
 /* ---- Kernels (kernels.c) ---- */
 

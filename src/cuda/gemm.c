@@ -5,6 +5,7 @@
 
 #include "dtype.h"
 #include "pipeline.h"
+#include "rows.h"
 #include "status.h"
 
 /* One matrix of a call, by the name that the caller knows it by; pointer is NULL where it is not read. */
@@ -170,7 +171,8 @@ static carat_status prepare(struct cuda_device *device, const struct plan *plan)
     }
     for (int i = 0; i < plan->step_count; ++i) {
         const struct step *step = &plan->steps[i];
-        CARAT_TRY(kernel_load(device, step->kernel, IMAGE_WHOLE, &function));
+        bool only_plain = kernel_is_only_plain(step->kernel);
+        CARAT_TRY(kernel_load(device, only_plain ? plan->stand_in : step->kernel, IMAGE_WHOLE, &function));
         if (step->kind == STEP_MULTIPLY && plan_may_be_plain(plan, step->kernel)) {
             carat_status status = kernel_load(device, step->kernel, IMAGE_PLAIN, &function);
             if (status != CARAT_OUT_OF_DEVICE_MEMORY) { /* then launches are of the whole one */

@@ -28,7 +28,7 @@ carat_status cuda_kernel_check(struct device *base, const struct kernel *kernel)
 {
     const struct device_traits *traits = &base->traits;
     CARAT_TRY(catalog_check(kernel));
-    if (!kernel->image) {
+    if (!kernel_has_image(kernel)) {
         return fail(CARAT_UNSUPPORTED,
                     "kernel %s is not in this library: the nvcc it was built with was too old", kernel->name);
     }

@@ -112,6 +112,15 @@ static int64_t shared_tiles(const struct plan *plan, const struct kernel *kernel
     return kernel_shares_as(kernel, product) ? plan->stream_tiles : 0;
 }
 
+/* Whether a row that is only plain does what a call asks for, and its image has found room. */
+static bool can_launch_plain(struct cuda_device *device, const struct kernel *kernel,
+                             const struct problem *problem, const gemm_arguments *arguments)
+{
+    CUfunction function;
+    return tensor_is_plain(kernel, problem, arguments) &&
+           kernel_load(device, kernel, IMAGE_PLAIN, &function) != CARAT_OUT_OF_DEVICE_MEMORY;
+}
+
 /*
  * A product: the plan's, or of a row that goes behind it. Where the plan has a reduce it stores bare sums to partials; else
  * its clusters may hand sums to each other there.
@@ -163,6 +172,13 @@ static carat_status multiply_launch(struct cuda_device *device, const struct pla
         .epilogue = epilogue_of(problem, operands),
         .verdict = *verdict,
     };
+    if (kernel_is_only_plain(kernel) && !can_launch_plain(device, kernel, problem, &arguments.gemm)) {
+        if (!plan->stand_in) {
+            return fail(CARAT_UNSUPPORTED, "kernel %s stores bare sums where the copy engine can, and nothing else",
+                        kernel->name);
+        }
+        return multiply_launch(device, plan, plan->stand_in, problem, operands, verdict, partials, stream);
+    }
     if (kernel->tensor_maps) {
         return tensor_launch(device, kernel, problem, &arguments, blocks, shared_tiles(plan, kernel),
                              partials, plan->kept, stream);

@@ -163,6 +163,13 @@ static bool fills_boxes(const struct kernel *kernel, const struct boxed *matrix)
     return matrix->extent.element_bytes > 1 || (kernel->swapped && kernel->tile_m % ROW_BYTES == 0);
 }
 
+/* Whether the engine can store to it; it ends at whole pieces of 16 bytes, were it beyond the matrix. */
+static bool has_map_of_d(const struct kernel *kernel, const struct boxed *d)
+{
+    bool whole = d->extent.rows * (int64_t)d->extent.element_bytes % MAP_ALIGNMENT == 0;
+    return whole && has_map(d->address, &d->extent) && fills_boxes(kernel, d);
+}
+
 /* A map that is not made, as the driver copies it too. */
 static void leave_out(tensor_map *map) { memset(map, 0, sizeof(*map)); }
 
@@ -177,9 +184,7 @@ static carat_status make_maps(struct cuda_device *device, const struct kernel *k
     struct boxed b = operand_of(kernel, gemm->b, problem_extent_b(product), product->type_b,
                                 !product->trans_b, kernel->tile_n, kernel_cluster_m(kernel));
     struct boxed d = destination_of(kernel, product, gemm);
-    /* What the engine stores ends at whole pieces of 16 bytes, were it beyond the matrix. */
-    bool whole = d.extent.rows * (int64_t)d.extent.element_bytes % MAP_ALIGNMENT == 0;
-    arguments->d_by_map = whole && has_map(d.address, &d.extent) && fills_boxes(kernel, &d);
+    arguments->d_by_map = has_map_of_d(kernel, &d);
     if (arguments->d_by_map) {
         CARAT_TRY(make_map(device, &d, kept ? &kept->d : NULL, &arguments->d));
     } else {
@@ -217,25 +222,6 @@ static uint64_t next_token(struct cuda_device *device)
 
 /* ---- Plain products ---- */
 
-/* Whether a row's plain image stores results of a type. */
-static bool stores_plainly(const struct kernel *kernel, carat_type type)
-{
-    switch (kernel->element) {
-    case ELEMENT_F32:
-        return type == CARAT_F32;
-    case ELEMENT_S8:
-        return type == CARAT_S32;
-    default:
-        return type == CARAT_F16 || type == CARAT_BF16;
-    }
-}
-
-bool kernel_may_be_plain(const struct kernel *kernel, const struct problem *product)
-{
-    return kernel->plain_image && product->k > 0 && !product->bias &&
-           product->activation == CARAT_ACTIVATION_NONE && stores_plainly(kernel, product->type_cd);
-}
-
 /* Whether a scalar is one number, as far as the host knows. */
 static bool scalar_is(const scalar_argument *scalar, carat_type type, int32_t number)
 {
@@ -243,21 +229,15 @@ static bool scalar_is(const scalar_argument *scalar, carat_type type, int32_t nu
            (type == CARAT_S32 ? scalar->value.s32 == number : scalar->value.f32 == (float)number);
 }
 
-/*
- * Whether the row's plain image computes all that is asked for: see kernels/gemm/wgmma_plain.h. A cluster that has but one
- * tile is a little quicker in the whole image, why is not known.
- */
-static bool is_plain(const struct kernel *kernel, const struct problem *product,
-                     const tensor_gemm_arguments *arguments, bool several_tiles)
+bool tensor_is_plain(const struct kernel *kernel, const struct problem *product, const gemm_arguments *gemm)
 {
-    const gemm_arguments *gemm = &arguments->gemm;
     const epilogue_arguments *epilogue = &gemm->epilogue;
     carat_type type = problem_scalar_type(product);
+    struct boxed d = destination_of(kernel, product, gemm);
     return kernel_may_be_plain(kernel, product) && scalar_is(&gemm->alpha, type, 1) &&
            scalar_is(&gemm->beta, type, 0) && scalar_is(&epilogue->scale_a, CARAT_F32, 1) &&
            scalar_is(&epilogue->scale_b, CARAT_F32, 1) && scalar_is(&epilogue->scale_d, CARAT_F32, 1) &&
-           gemm->parts == 1 && !gemm->partials && arguments->stream_tiles == 0 && arguments->d_by_map &&
-           (several_tiles || kernel_cluster_blocks(kernel) == 1);
+           gemm->parts == 1 && !gemm->partials && has_map_of_d(kernel, &d);
 }
 
 /* ---- Pace ---- */
@@ -318,9 +298,13 @@ carat_status tensor_launch(struct cuda_device *device, const struct kernel *kern
         arguments->pace = (uint32_t)next_token(device);
     }
     int64_t blocks = clusters * kernel_cluster_blocks(kernel);
-    if (is_plain(kernel, product, arguments, tiles > clusters)) {
+    /* A cluster that has but one tile is a little quicker in the whole image, why is not known. */
+    bool suits = tiles > clusters || kernel_cluster_blocks(kernel) == 1;
+    if (kernel_is_only_plain(kernel) ||
+        (suits && stream_tiles == 0 && tensor_is_plain(kernel, product, &arguments->gemm))) {
         carat_status status = kernel_launch_image(device, kernel, IMAGE_PLAIN, blocks, arguments, stream);
-        if (status != CARAT_OUT_OF_DEVICE_MEMORY) { /* the whole image may be there, and does the same */
+        /* Else the whole image may be there, and does the same. */
+        if (status != CARAT_OUT_OF_DEVICE_MEMORY || kernel_is_only_plain(kernel)) {
             return status;
         }
     }
