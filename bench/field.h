@@ -4,7 +4,7 @@
 
 #include "measure.h"
 
-enum { MOST_CONTENDERS = 160 };
+enum { MOST_CONTENDERS = 320 };
 
 struct field {
     struct stage stages[2]; /* the device that is measured; the CPU beside it, once someone needs it */

@@ -9,7 +9,7 @@
 #include "survey.h"
 #include "tune.h"
 
-/* A trial lasts so long, and the median of so many counts; of ways that are not close to the best, of three. */
+/* A trial lasts so long, and the median of so many counts; of ways that are not close to the best, of three, or of one. */
 static const double TRIAL_SECONDS = 0.25e-3;
 enum { TRIALS = 7 };
 

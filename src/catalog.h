@@ -46,10 +46,10 @@ struct kernel {
     int splits;  /* bf16 parts that the kernel makes of each f32 itself; 0: it multiplies what is there */
     int slices;  /* of a tile along k, each multiplied by warps of its own; 0: warps have all of k */
     int rescues; /* 1: computes what rows with planes refuse, see verdict_arguments */
-    int plain;   /* 1: has a second image for plain products, see kernels/gemm/wgmma_plain.h; 2: that one alone */
-    int stream;  /* 1: clusters may share tiles' steps evenly, see tensor_gemm_arguments */
-    int early; /* 1: waits by itself for the kernels before it, so that it may be launched before they end */
-    int rung;  /* of the ladder, 1 and up */
+    int plain; /* 1: has a second image for plain products, see kernels/gemm/wgmma_plain.h; 2: that one alone */
+    int stream; /* 1: clusters may share tiles' steps evenly, see tensor_gemm_arguments */
+    int early;  /* 1: waits by itself for the kernels before it, so that it may be launched before they end */
+    int rung;   /* of the ladder, 1 and up */
     int b_transposed; /* ladder rung 3: B's tile is stored transposed */
     /* Constants that only the kernel itself reads; kept so that a row's numbers can be shown. */
     int warp_m;

@@ -10,7 +10,7 @@
 #include "way_search.h"
 
 /* The plan of the best candidate. */
-static carat_status settle(struct search *search, struct plan *plan)
+static carat_status settle(const struct search *search, struct plan *plan)
 {
     const struct candidate *best = &search->best;
     if (!best->kernel) {
@@ -35,6 +35,10 @@ static carat_status settle(struct search *search, struct plan *plan)
     plan->steps[plan->step_count++] = (struct step){STEP_MULTIPLY, best->kernel};
     if (kernel_is_only_plain(best->kernel)) {
         plan->stand_in = search_stand_in(search, best);
+        if (!plan->stand_in) {
+            return fail(CARAT_UNSUPPORTED, "no kernel stands in for %s where more than sums is asked for",
+                        best->kernel->name);
+        }
     }
     if (best->safe) {
         plan->steps[plan->step_count++] = (struct step){STEP_SPLIT_SAFE, best->safe_split};

@@ -90,10 +90,11 @@ void explain_plan(const struct search *search, struct plan *plan)
     }
     snprintf(plan->explanation, sizeof(plan->explanation),
              "%s: tiles of %dx%dx%d%s, %" PRId64 " blocks on %d multiprocessors in %.1f waves, "
-             "%.0f%% of the unit's peak predicted%s%s",
+             "%.0f%% of the unit's peak predicted%s%s%s%s",
              kernel->name, kernel->tile_m, kernel->tile_n, kernel->tile_k, sums, best->blocks,
              search->traits->multiprocessors, (double)best->blocks / slots, 100 * ideal / best->cycles, times,
-             packed);
+             packed, plan->stand_in ? "; where more than sums is asked for " : "",
+             plan->stand_in ? plan->stand_in->name : "");
 }
 
 carat_status explain_refusal(const struct search *search)

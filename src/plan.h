@@ -41,8 +41,9 @@ struct plan {
     struct problem safe_product; /* what that of STEP_SAFE sees */
     struct step steps[6];
     int step_count;
-    const struct kernel *stand_in; /* for the product's kernel, where that is only plain and a call asks for more */
-    int parts;                     /* of K */
+    const struct kernel
+        *stand_in;      /* for the product's kernel, where that is only plain and a call asks for more */
+    int parts;          /* of K */
     int64_t k_per_part; /* a multiple of the kernel's TILE_K */
     bool packs_a;       /* or splits, to the workspace's beginning; its layout and type are the product's */
     bool packs_b;
@@ -59,7 +60,7 @@ struct plan {
      * write there: the device sees to it that they agree.
      */
     void *kept;
-    char explanation[720];
+    char explanation[800];
 };
 
 /* What a planner must know of a device. */

@@ -29,6 +29,7 @@ bool kernel_stands_in(const struct kernel *kernel, const struct kernel *other)
     return kernel->operation == OPERATION_GEMM && strcmp(kernel->source, other->source) == 0 &&
            kernel->element == other->element && kernel->element_b == other->element_b &&
            kernel->accuracy == other->accuracy && kernel->planes == other->planes &&
+           kernel->tile_k == other->tile_k && kernel->shares_k == other->shares_k &&
            !kernel_is_only_plain(kernel);
 }
 

@@ -500,7 +500,8 @@ struct kin_school {
     const struct tuning_table *table; /* with the grids alone */
     const struct ways *own;           /* sorted */
     struct ways *ways;                /* what is learned goes there */
-    bool *is_known;                   /* of rows, by their numbers among the ways */
+    int *own_lines;                   /* of each row, by its number among the ways */
+    int most_lines;                   /* of any */
     struct device_traits traits;
     struct tuning_line lines[MOST_WAYS_OF_KIN]; /* of one shape */
     int count;
@@ -536,9 +537,16 @@ static carat_status meet_kin(struct kin_school *school, const struct tuning_head
     return CARAT_OK;
 }
 
+/*
+ * A row of few own lines, beside that which has most, is a young one: it has been timed where it is good, in large products mostly,
+ * and what these say of small ones is that it is good there too.
+ */
+enum { YOUNG = 16 };
+
 static bool is_known(const struct kin_school *school, const struct tuning_line *line)
 {
-    return school->is_known[ways_row(school->own, line->kernel)];
+    int lines = school->own_lines[ways_row(school->own, line->kernel)];
+    return lines > 0 && lines >= school->most_lines / YOUNG;
 }
 
 static double quickest(const struct kin_school *school)
@@ -609,12 +617,18 @@ static bool learn_shape_of_kin(struct kin_school *school)
     return fits;
 }
 
+/*
+ * What kin takes for 8-bit floats says little: packs of bytes have become quicker since the H200's were timed, so that ways with them
+ * stand in one table as they were and in the other as they are.
+ */
+static bool is_narrow_float(carat_type type) { return type == CARAT_E4M3 || type == CARAT_E5M2; }
+
 static carat_status take_line_of_kin(void *context, const struct tuning_head *head,
                                      const struct tuning_line *line)
 {
     struct kin_school *school = context;
     bool fits = true;
-    if (!line->whole || !line->kernel) {
+    if (!line->whole || !line->kernel || is_narrow_float(line->type)) {
         return CARAT_OK;
     }
     if (!school->traits.tuning) {
@@ -638,21 +652,22 @@ static carat_status learn_from_kin(const struct learning *learning, const struct
     const struct tuning_text *kin = learning->kin;
     struct tuning_head head;
     struct kin_school *school = calloc(1, sizeof(*school));
-    bool *known = calloc((size_t)carat_catalog_count + 1, sizeof(*known));
+    int *lines = calloc((size_t)carat_catalog_count + 1, sizeof(*lines));
     carat_status status =
-        school && known ? CARAT_OK : fail(CARAT_OUT_OF_HOST_MEMORY, "no memory for a tuning table");
+        school && lines ? CARAT_OK : fail(CARAT_OUT_OF_HOST_MEMORY, "no memory for a tuning table");
     if (status == CARAT_OK) {
         *school = (struct kin_school){
-            .learning = learning, .table = table, .own = own, .ways = ways, .is_known = known};
+            .learning = learning, .table = table, .own = own, .ways = ways, .own_lines = lines};
         for (int i = 0; i < learning->whole_count; i++) {
-            known[ways_row(own, learning->whole[i].kernel)] = true;
+            int of_row = ++lines[ways_row(own, learning->whole[i].kernel)];
+            school->most_lines = of_row > school->most_lines ? of_row : school->most_lines;
         }
         status = tuning_read(kin->name, kin->text, kin->length, take_line_of_kin, school, &head);
     }
     if (status == CARAT_OK && !learn_shape_of_kin(school)) {
         status = fail(CARAT_OUT_OF_HOST_MEMORY, "no memory for a tuning table");
     }
-    free(known);
+    free(lines);
     free(school);
     return status;
 }

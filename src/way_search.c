@@ -304,12 +304,16 @@ static void search_rows(struct search *search, const struct candidate *treated)
     search->near = NULL;
 }
 
-const struct kernel *search_stand_in(struct search *search, const struct candidate *way)
+const struct kernel *search_stand_in(const struct search *search, const struct candidate *way)
 {
     const struct ways *ways = search->traits->tuning ? tuning_ways(search->traits->tuning) : NULL;
     const struct way_place place = place_of_way(search->problem, way);
-    const struct kernel *best = NULL;
-    double least = INFINITY;
+    struct shortlist asks_trees = {.count = 0}; /* ways come one by one, and none waits */
+    bool has_trees = search->traits->tuning && tuning_trees(search->traits->tuning);
+    struct search own = {.traits = search->traits,
+                         .problem = search->problem,
+                         .reduce = search->reduce,
+                         .shortlist = has_trees ? &asks_trees : NULL};
     struct ways_near near;
     for (int i = 0; i < carat_catalog_count; i++) {
         const struct kernel *kernel = &carat_catalog[i];
@@ -320,15 +324,14 @@ const struct kernel *search_stand_in(struct search *search, const struct candida
         }
         if (ways) {
             ways_look_up(ways, kernel, &place, &near);
-            search->near = &near;
+            own.near = &near;
         }
-        if (complete_way(search, kernel, 1, &other) && !other.bare && other.cycles < least) {
-            best = kernel;
-            least = other.cycles;
+        if (complete_way(&own, kernel, 1, &other) && !other.bare && may_be_best(&own, &other)) {
+            other = has_trees ? with_trees(&own, &other) : other;
+            compete(&own, &other);
         }
     }
-    search->near = NULL;
-    return best;
+    return own.best.kernel;
 }
 
 /* Whether some row multiplies these types, and wants both operands along k. */

@@ -989,6 +989,56 @@ static void warps_that_share_k_serve_longer_k(void **state)
     }
 }
 
+/* A product of several tiles for a row of 16 bits or more, which it stores as they are summed. */
+static carat_gemm_problem plain_problem(const struct kernel *row)
+{
+    carat_type type = (carat_type)row->element;
+    carat_gemm_problem p =
+        carat_gemm_describe(type, (int64_t)4 * row->tile_m, (int64_t)4 * row->tile_n, 1024);
+    p.order = CARAT_COLUMN_MAJOR;
+    p.type_cd = type == CARAT_S8 ? CARAT_S32 : type;
+    p.op_a = row->layout == LAYOUT_TN || row->layout == LAYOUT_TT ? CARAT_TRANSPOSE : CARAT_NO_TRANSPOSE;
+    p.op_b = row->layout == LAYOUT_NT || row->layout == LAYOUT_TT ? CARAT_TRANSPOSE : CARAT_NO_TRANSPOSE;
+    p.accuracy = row->accuracy == ACCURACY_FAST ? CARAT_ACCURACY_FAST : CARAT_ACCURACY_STANDARD;
+    return p;
+}
+
+/* What a row that is only plain takes another row stands in for, and it takes nothing else; its twin of 16 bits is as it is. */
+static void rows_that_are_only_plain_have_one_that_stands_in(void **state)
+{
+    (void)state;
+    int rows = 0;
+    int halves[2] = {0, 0};
+    for (int i = 0; i < carat_catalog_count; i++) {
+        const struct kernel *row = &carat_catalog[i];
+        if (!kernel_is_only_plain(row)) {
+            continue;
+        }
+        const carat_gemm_problem plain = plain_problem(row);
+        carat_gemm_problem others[4] = {plain, plain, plain, plain};
+        struct problem problem;
+        struct plan plan;
+        assert_int_equal(problem_check(&plain, &problem), CARAT_OK);
+        assert_int_equal(plan_choose_row(&h200, &problem, row, &plan), CARAT_OK);
+        check_stand_in(&h200, &plan, row);
+        assert_true(kernel_stands_in(plan.stand_in, row));
+        others[0].bias = CARAT_BIAS_PER_ROW;
+        others[1].activation = CARAT_ACTIVATION_RELU;
+        others[2].m -= 1;
+        others[3].ldc = others[3].ldd = plain.m + 1;
+        for (int j = 0; j < 4; j++) {
+            assert_int_equal(problem_check(&others[j], &problem), CARAT_OK);
+            assert_int_equal(plan_choose_row(&h200, &problem, row, &plan), CARAT_UNSUPPORTED);
+        }
+        assert_int_equal(row->stream, 0);
+        rows++;
+        halves[0] += row->element == ELEMENT_F16;
+        halves[1] += row->element == ELEMENT_BF16;
+    }
+    assert_true(rows > 0);
+    assert_int_equal(halves[0], halves[1]);
+}
+
 /* Rows with planes are forced on what may be split alone, and rows that rescue on nothing. */
 static void planes_are_refused_what_they_lose(void **state)
 {
@@ -1507,7 +1557,7 @@ static void messages_belong_to_threads(void **state)
 
 int main(void)
 {
-    struct CMUnitTest tests[28 + 2 * TYPES];
+    struct CMUnitTest tests[29 + 2 * TYPES];
     static char names[2 * TYPES][60];
     int count = 0;
     for (int t = 0; t < TYPES; t++) {
@@ -1526,6 +1576,7 @@ int main(void)
     tests[count++] = (struct CMUnitTest)cmocka_unit_test(tiny_sums_are_brief);
     tests[count++] = (struct CMUnitTest)cmocka_unit_test(small_thin_products_come_at_once);
     tests[count++] = (struct CMUnitTest)cmocka_unit_test(large_sums_of_f32_are_split);
+    tests[count++] = (struct CMUnitTest)cmocka_unit_test(rows_that_are_only_plain_have_one_that_stands_in);
     tests[count++] = (struct CMUnitTest)cmocka_unit_test(planes_are_refused_what_they_lose);
     tests[count++] = (struct CMUnitTest)cmocka_unit_test(short_workspace_is_kept_to);
     tests[count++] = (struct CMUnitTest)cmocka_unit_test(replanning_ends);

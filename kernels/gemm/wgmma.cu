@@ -47,7 +47,7 @@
  * With STREAM=1 the tiles that would make up a last, partly idle wave can be dealt out by their steps of k instead,
  * each cluster an equal share ("stream-K", Osama et al., PPoPP 2023): see wgmma_walk.h.
  *
- * Tiles can be of any width that is a multiple of 16, and from 96 on of 8: between two of them lies the one with which a product
+ * Tiles can be of any width that is a multiple of 16, and with SWAPPED=1 and floats, from 96 on, of 8: between two of them lies the one with which a product
  * nearly fills its last wave. Of 3840 x 3840, tiles of 176 x 128 are 660, five for each of 132 multiprocessors; of 256 x 128, 450
  * in four waves.
  *
@@ -72,7 +72,7 @@
  *                         |  f0  |  f1  |  f2  |
  *        rows, 64 of B  g |      |      |      |     sum += g * f1 * part in the middle
  *
- * With PLAIN=1 it is a row's second image, for products of which nothing is asked but their sums, rounded to D's usual type and
+ * With PLAIN=1 it is a row's second image, or its only one, for products of which nothing is asked but their sums, rounded to D's usual type and
  * stored by the engine: see wgmma_plain.h.
  *
  * What limits it: 128 x 256 x 64 products of 16 bits are 1024 cycles of the tensor unit, for which 32 KB come

@@ -86,7 +86,8 @@ static __device__ __forceinline__ void fill_16(int place, unsigned char *buffer,
                                                int first, int32_t type, int width)
 {
 #if WGMMA_N % 16 != 0
-    uint32_t words[16] = {0}; /* of the last piece eight columns more are stored than there are, and are nobody's */
+    uint32_t words[16] = {
+        0}; /* of the last piece eight columns more are stored than there are, and are nobody's */
 #else
     uint32_t words[16];
 #endif

@@ -10,10 +10,10 @@
  *     K                        is not split, not shared, and not 0
  *     D                        is of 16 bits for 16-bit types and 8-bit floats, f32 for tf32, s32 for s8,
  *                              and lies as the engine wants it
- *     a cluster of blocks      has more tiles than one
+ *     a cluster of blocks      has more tiles than one, or the row has no other image
  *
- * Rows with PLAIN=2 have no other image. They differ from others but in the tile's width: for a call that asks for more, or D
- * of which does not lie so, a row stands in that has both (see plan.h).
+ * Rows with PLAIN=2 have no other image. They differ from others in the tile's width or in the cluster: for a call that asks for
+ * more, or whose D does not lie so, another row stands in (see plan.h).
  *
  * The bits of D are the same from either image: the instructions that sum and round are the same ones.
  */

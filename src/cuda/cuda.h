@@ -21,7 +21,7 @@ void cuda_leave(struct device *device);
 /* CARAT_OK where the device can run the row; else CARAT_UNSUPPORTED with the reason. */
 carat_status cuda_kernel_check(struct device *device, const struct kernel *kernel);
 
-/* What the driver says of a row's kernel once loaded. */
+/* What the driver says of a row's kernel once loaded: of its whole image, where it has that. */
 struct cuda_kernel_info {
     int registers;                 /* a thread */
     int local_bytes;               /* a thread: spills and arrays */
@@ -51,7 +51,8 @@ carat_status cuda_launch(struct device *device, const struct kernel *kernel, uin
 /*
  * Runs one given row (OPERATION_GEMM or OPERATION_LADDER) on operands in device memory, in one part.
  * alpha and beta are in host or device memory. Refuses with CARAT_UNSUPPORTED what the row cannot
- * do: its element type, layout, alignment, architecture; for ladder rows a transpose or a batch.
+ * do: its element type, layout, alignment, architecture; for ladder rows a transpose or a batch; for rows that are only plain
+ * whatever makes a product more than that, alpha, beta, the scales and D's place among it.
  */
 carat_status cuda_gemm_with(struct device *device, const struct kernel *kernel, const struct problem *problem,
                             const struct operands *operands, void *stream);

@@ -233,7 +233,8 @@ carat_status cuda_kernel_query(struct device *base, const struct kernel *kernel,
     CARAT_TRY(device_enter(device, &pushed));
     CUfunction function;
     struct cuda_kernel_info found = {0};
-    carat_status status = kernel_load(device, kernel, IMAGE_WHOLE, &function);
+    carat_status status =
+        kernel_load(device, kernel, kernel_is_only_plain(kernel) ? IMAGE_PLAIN : IMAGE_WHOLE, &function);
     if (status == CARAT_OK) {
         status = query_function(device, kernel, function, &found);
     }

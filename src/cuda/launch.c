@@ -174,14 +174,18 @@ static carat_status multiply_launch(struct cuda_device *device, const struct pla
     };
     if (kernel_is_only_plain(kernel) && !can_launch_plain(device, kernel, problem, &arguments.gemm)) {
         if (!plan->stand_in) {
-            return fail(CARAT_UNSUPPORTED, "kernel %s stores bare sums where the copy engine can, and nothing else",
-                        kernel->name);
+            return fail(
+                CARAT_UNSUPPORTED,
+                "kernel %s computes products of alpha 1, beta 0 and no scales alone, to a D at multiples of "
+                "16 bytes",
+                kernel->name);
         }
         return multiply_launch(device, plan, plan->stand_in, problem, operands, verdict, partials, stream);
     }
     if (kernel->tensor_maps) {
+        /* The maps that a plan keeps are of its own row's boxes. */
         return tensor_launch(device, kernel, problem, &arguments, blocks, shared_tiles(plan, kernel),
-                             partials, plan->kept, stream);
+                             partials, kernel == plan->stand_in ? NULL : plan->kept, stream);
     }
     if (kernel_has_consumers(kernel) && blocks <= INT32_MAX) { /* of more the launch complains */
         int64_t at_once = (int64_t)device->base.traits.multiprocessors * kernel_most_resident(kernel);
