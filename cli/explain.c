@@ -63,6 +63,8 @@ static void why_not(struct device *device, const struct kernel *row, const struc
         snprintf(why, size, "its sums are those of the close accuracy, which was not asked for");
     } else if (row->planes > 0) {
         snprintf(why, size, "it is for k of %d and more", row->planes == 2 ? 96 : 32);
+    } else if (kernel_shares_nothing(row, problem)) {
+        snprintf(why, size, "its tiles are three times as long as the product, or more");
     } else if (kernel_is_only_plain(row) && !kernel_multiplies(row, &device->traits, problem)) {
         snprintf(
             why, size,

@@ -310,6 +310,16 @@ int kernel_cluster_n(const struct kernel *kernel)
     return kernel->swapped ? column_sharers(kernel) : row_sharers(kernel);
 }
 
+/* What a tile's side may be at most, in such lengths of the product's, each a multiple of 16. */
+enum { LENGTH_UNIT = 16, MOST_LENGTHS = 3 };
+
+bool kernel_shares_nothing(const struct kernel *kernel, const struct problem *p)
+{
+    return kernel_cluster_blocks(kernel) > 1 &&
+           (kernel->tile_m >= MOST_LENGTHS * round_up(p->m, LENGTH_UNIT) ||
+            kernel->tile_n >= MOST_LENGTHS * round_up(p->n, LENGTH_UNIT));
+}
+
 bool kernel_shares_as(const struct kernel *kernel, const struct kernel *other)
 {
     return kernel->stream && other->stream && kernel->tile_m == other->tile_m &&

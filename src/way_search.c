@@ -274,20 +274,6 @@ static void search_parts(struct search *search, const struct candidate *treated,
     }
 }
 
-/* What a tile's side may be at most, in such lengths of the product's, each a multiple of 16. */
-enum { LENGTH_UNIT = 16, MOST_LENGTHS = 3 };
-
-/*
- * Whether clusters would share what is not there: a side of their tiles is three times the product's and more. Of 53,000 shapes that
- * an H200 and an H100 have timed such a row is the best of four, by 6% at most; but where few have been timed it may be foreseen to be.
- */
-static bool shares_nothing(const struct kernel *kernel, const struct problem *p)
-{
-    return kernel_cluster_blocks(kernel) > 1 &&
-           (kernel->tile_m >= MOST_LENGTHS * round_up(p->m, LENGTH_UNIT) ||
-            kernel->tile_n >= MOST_LENGTHS * round_up(p->n, LENGTH_UNIT));
-}
-
 /* Looks at all rows that multiply the candidate's product, at all numbers of parts, and at shared tiles. */
 static void search_rows(struct search *search, const struct candidate *treated)
 {
@@ -301,7 +287,7 @@ static void search_rows(struct search *search, const struct candidate *treated)
         const struct kernel *kernel = &carat_catalog[i];
         if ((search->only && kernel != search->only) || kernel->operation != OPERATION_GEMM ||
             !kernel_multiplies(kernel, search->traits, &treated->product) ||
-            (!search->only && shares_nothing(kernel, &treated->product))) {
+            (!search->forced && kernel_shares_nothing(kernel, &treated->product))) {
             continue;
         }
         if (ways) {
