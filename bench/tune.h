@@ -12,7 +12,7 @@ struct tune_options {
     double slack;   /* ways that the model thinks cost more than this times the cheapest are left out */
     int most_ways;  /* at most so many, the cheapest by the model; of each row at least its cheapest */
     double seconds; /* about how long one trial takes */
-    int rounds;     /* trials of those ways that are near the fastest */
+    int rounds;     /* trials of those ways that are close to the fastest; of others that are near it a few */
 };
 
 struct tuned_way {
@@ -45,7 +45,7 @@ carat_status tune_problem(struct stage *stage, const carat_gemm_problem *problem
 carat_status tune_way(struct stage *stage, const struct workload *workload, const struct candidate *way,
                       const enum step_kind *only, double seconds, int trials, double *median_seconds);
 
-/* The same of several ways, interleaved; those that are far from the fastest are tried once. */
+/* The same of several ways, interleaved; those that are near the fastest are tried a few times, those that are far from it once. */
 carat_status tune_ways(struct stage *stage, const struct workload *workload, struct tuned_way *ways,
                        int count, double seconds, int rounds);
 

@@ -35,8 +35,8 @@ struct table_case {
 static const struct table_case tables[] = {
     /*
      * Rows of lines.cu, of skew_wgmma.cu and outer.cu for tf32, the younger ones of split_mma.cu and dots.cu, and those of wgmma.cu for
-     * 8-bit operands that lie across k and with 32 columns, and all but a few of its rows in clusters that share the rows, or both
-     * operands, have been timed on an H100 alone.
+     * 8-bit operands that lie across k and with 32 columns have been timed on an H100 alone, and rows in clusters that share the rows,
+     * or both operands, and those that are only plain, in 1,600 large shapes at its end.
      */
     {TUNING "/nvidia-h200.txt", "NVIDIA H200", true, 1000, 1.13, 2.02, 2.71, 0.12, 1.018, 0.29},
     /*
