@@ -16,6 +16,7 @@
 #include "carat/carat.h"
 #include "plan.h"
 #include "reference.h"
+#include "rows.h"
 #include "standin.h"
 #include "tuning.h"
 
@@ -696,6 +697,52 @@ static const struct kernel *step_of(const struct plan *plan, enum step_kind kind
     return NULL;
 }
 
+/* Of the ways to do what a plan's row does, in one part and whole tiles, that of the least cycles whose row could stand in. */
+struct stand_ins {
+    const struct plan *plan;
+    struct candidate best;
+    int count;
+};
+
+static void note_stand_in(void *context, const struct candidate *way)
+{
+    struct stand_ins *seen = context;
+    const struct plan *plan = seen->plan;
+    if (kernel_stands_in(way->kernel, step_of(plan, STEP_MULTIPLY)) && way->parts == 1 &&
+        way->stream_tiles == 0 && !way->bare && way->packs_a == plan->packs_a &&
+        way->packs_b == plan->packs_b && way->product.trans_a == plan->product.trans_a &&
+        way->product.trans_b == plan->product.trans_b) {
+        seen->best = seen->count == 0 || way->cycles < seen->best.cycles ? *way : seen->best;
+        seen->count++;
+    }
+}
+
+/* With a table, where most rows are looked at no longer than they can be the best. */
+static void the_quickest_row_stands_in(void **state)
+{
+    (void)state;
+    static const int64_t sides[] = {1664, 2304, 2560, 3328, 3840, 5000};
+    struct device_traits traits = h200;
+    struct tuning_table *table;
+    int rows = 0;
+    unsetenv("CARAT_TUNING");
+    assert_int_equal(tuning_open(&traits, &table), CARAT_OK);
+    traits.tuning = table;
+    for (size_t i = 0; i < sizeof(sides) / sizeof(sides[0]); i++) {
+        struct plan plan;
+        best_of(&traits, sides[i], sides[i], sides[i], &plan);
+        struct stand_ins seen = {.plan = &plan};
+        if (plan.stand_in) {
+            plan_visit(&traits, &plan.problem, note_stand_in, &seen);
+            assert_true(seen.count > 1);
+            assert_string_equal(plan.stand_in->name, seen.best.kernel->name);
+            rows++;
+        }
+    }
+    assert_true(rows > 1);
+    tuning_close(table);
+}
+
 /* The plan with a table. */
 static struct plan plan_with(const char *text, const struct problem *problem)
 {
@@ -1102,6 +1149,7 @@ int main(void)
         cmocka_unit_test(wrong_files_are_refused),
         cmocka_unit_test(shipped_tables_are_right),
         cmocka_unit_test(shipped_images_are_of_the_tables),
+        cmocka_unit_test(the_quickest_row_stands_in),
         cmocka_unit_test(devices_go_by_their_relatives),
         cmocka_unit_test(memory_is_as_quick_as_its_driver_says),
         cmocka_unit_test(no_better_way_is_passed_over),
