@@ -122,6 +122,17 @@ void plan_visit(const struct device_traits *traits, const struct problem *proble
     search_best(&search);
 }
 
+void plan_visit_row(const struct device_traits *traits, const struct problem *problem,
+                    const struct kernel *row, plan_visitor *visitor, void *context)
+{
+    struct search search = search_of(traits, problem);
+    search.only = row;
+    search.looks_at_all = true;
+    search.visitor = visitor;
+    search.context = context;
+    search_best(&search);
+}
+
 carat_status plan_of_candidate(const struct device_traits *traits, const struct problem *problem,
                                const struct candidate *candidate, struct plan *plan)
 {

@@ -187,6 +187,10 @@ typedef void plan_visitor(void *context, const struct candidate *candidate);
 void plan_visit(const struct device_traits *traits, const struct problem *problem, plan_visitor *visitor,
                 void *context);
 
+/* The same of the ways of one row, also where plan_choose() does not find it worth a look. */
+void plan_visit_row(const struct device_traits *traits, const struct problem *problem,
+                    const struct kernel *row, plan_visitor *visitor, void *context);
+
 /* The plan of a given way to compute the problem. */
 carat_status plan_of_candidate(const struct device_traits *traits, const struct problem *problem,
                                const struct candidate *candidate, struct plan *plan);

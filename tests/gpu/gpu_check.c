@@ -359,9 +359,15 @@ static void expect_trials(const struct of_row *of, int64_t begin, int64_t count,
 /* Places a trial, runs it, and has a look at D: keeps it, or sees that it has the bits of what was kept. */
 static bool run_once(struct lane *lane, const struct trial *trial, bool look(struct lane *, char *, size_t))
 {
-    char why[1200];
-    return lane_place(lane, trial) == CARAT_OK && lane_run(lane, lane_stream(lane)) == CARAT_OK &&
-           look(lane, why, sizeof(why));
+    char why[1200] = "";
+    bool same = lane_place(lane, trial) == CARAT_OK && lane_run(lane, lane_stream(lane)) == CARAT_OK &&
+                look(lane, why, sizeof(why));
+    if (!same) {
+        printf("  %s %lld x %lld x %lld: %s\n", trial->row ? trial->row->name : "the library's choice",
+               (long long)trial->problem.m, (long long)trial->problem.n, (long long)trial->problem.k,
+               why[0] ? why : carat_last_message());
+    }
+    return same;
 }
 
 /*

@@ -9,6 +9,7 @@
 
 #include "guarded.h"
 #include "shared.h"
+#include "status.h"
 
 /* Bytes that are NaN in every floating type, and -1 in the integers. */
 #define POISON 0xff
@@ -471,9 +472,8 @@ static carat_status operands_of(const struct lane *lane, const void *alpha, cons
                : status;
 }
 
-/* Of the ways to compute a problem, number `wanted` of those by a row (NULL: by any). */
+/* Of the ways to compute a problem number `wanted`. */
 struct pick {
-    const struct kernel *row;
     int64_t wanted;
     int64_t count;
     struct candidate picked;
@@ -482,25 +482,33 @@ struct pick {
 static void visit(void *context, const struct candidate *candidate)
 {
     struct pick *pick = context;
-    if (pick->row && candidate->kernel != pick->row) {
-        return;
-    }
     if (pick->count++ == pick->wanted) {
         pick->picked = *candidate;
+    }
+}
+
+/* Visits the ways of the trial's row; of all rows, where it has none. */
+static void visit_ways(const struct lane *lane, const struct problem *problem, struct pick *pick)
+{
+    const struct device_traits *traits = &lane->device->traits;
+    pick->count = 0;
+    if (lane->trial.row) {
+        plan_visit_row(traits, problem, lane->trial.row, visit, pick);
+    } else {
+        plan_visit(traits, problem, visit, pick);
     }
 }
 
 static carat_status choose_any(const struct lane *lane, const struct problem *problem, struct plan *plan)
 {
     const struct device_traits *traits = &lane->device->traits;
-    struct pick pick = {.row = lane->trial.row, .wanted = -1};
-    plan_visit(traits, problem, visit, &pick);
+    struct pick pick = {.wanted = -1};
+    visit_ways(lane, problem, &pick);
     if (pick.count == 0) {
-        return CARAT_UNSUPPORTED;
+        return fail(CARAT_UNSUPPORTED, "there is no such way");
     }
     pick.wanted = (int64_t)(lane->trial.seed % (uint64_t)pick.count);
-    pick.count = 0;
-    plan_visit(traits, problem, visit, &pick);
+    visit_ways(lane, problem, &pick);
     return plan_of_candidate(traits, problem, &pick.picked, plan);
 }
 

@@ -5,7 +5,6 @@
 #include "rows.h"
 
 struct search {
-    const struct kernel *row;
     bool shares;
     struct candidate *way;
     bool found;
@@ -14,8 +13,8 @@ struct search {
 static void visit(void *context, const struct candidate *candidate)
 {
     struct search *search = context;
-    if (candidate->kernel == search->row && (candidate->stream_tiles > 0) == search->shares &&
-        candidate->parts == 1 && (!candidate->pack || candidate->rescue)) {
+    if ((candidate->stream_tiles > 0) == search->shares && candidate->parts == 1 &&
+        (!candidate->pack || candidate->rescue)) {
         *search->way = *candidate;
         search->found = true;
     }
@@ -24,16 +23,16 @@ static void visit(void *context, const struct candidate *candidate)
 bool shared_way(const struct device_traits *traits, const struct problem *problem, const struct kernel *row,
                 struct candidate *way)
 {
-    struct search search = {.row = row, .shares = true, .way = way};
-    plan_visit(traits, problem, visit, &search);
+    struct search search = {.shares = true, .way = way};
+    plan_visit_row(traits, problem, row, visit, &search);
     return search.found;
 }
 
 bool whole_way(const struct device_traits *traits, const struct problem *problem, const struct kernel *row,
                struct candidate *way)
 {
-    struct search search = {.row = row, .shares = false, .way = way};
-    plan_visit(traits, problem, visit, &search);
+    struct search search = {.shares = false, .way = way};
+    plan_visit_row(traits, problem, row, visit, &search);
     return search.found;
 }
 
