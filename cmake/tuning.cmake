@@ -21,36 +21,24 @@ function(carat_tuning_tables file learn)
         if(over STREQUAL device)
             continue() # it adds to the one that stands for the device
         endif()
-        if(over)
-            if(DEFINED "kin_of_${over}")
-                message(FATAL_ERROR "tuning/: two tables add to that of ${over}; which one stands in where it has no times?")
-            endif()
-            set("kin_of_${over}" beside ${table}) # rows that have not been timed there yet have been here
-            set("kin_table_of_${over}" ${table})
-        endif()
         set("image_of_${device}" ${CMAKE_CURRENT_BINARY_DIR}/tuning/${name}.image)
     endforeach()
     foreach(table IN LISTS tables)
         get_filename_component(name ${table} NAME_WE)
         set(image ${CMAKE_CURRENT_BINARY_DIR}/tuning/${name}.image)
         set(base "")
-        set(reads "")
         file(STRINGS ${table} device REGEX "^device " LIMIT_COUNT 1)
         file(STRINGS ${table} over REGEX "^over " LIMIT_COUNT 1)
         string(REGEX REPLACE "^device +" "" device "${device}")
         string(REGEX REPLACE "^over +" "" over "${over}")
         if(over)
             set(base "${image_of_${over}}")
-            set(reads "${base}")
-        elseif(DEFINED "kin_of_${device}")
-            set(base "${kin_of_${device}}")
-            set(reads "${kin_table_of_${device}}")
         endif()
         add_custom_command(
             OUTPUT ${image}
             COMMAND ${CMAKE_COMMAND} -E make_directory ${CMAKE_CURRENT_BINARY_DIR}/tuning
             COMMAND ${learn} ${table} ${image} ${ARGN} ${base}
-            DEPENDS ${learn} ${table} ${reads}
+            DEPENDS ${learn} ${table} ${base}
             COMMENT "Learning from tuning/${name}.txt"
             VERBATIM)
         list(APPEND images ${image})

@@ -54,19 +54,18 @@ struct tuning_table {
     const char *relative;               /* the same, where it is another one than this; NULL */
     double memory_share;                /* as in device_traits: of that whose memory is in its times */
     bool adds;                          /* times of this device to that one's */
+    struct tuning_table *base;          /* to which it adds: what is not here is there; NULL: to none */
 };
 
 /* What is learned of a text. */
 struct learning {
     struct device_traits traits; /* without a table */
     struct tuning_table *base;   /* to which it adds; NULL: to none */
-    bool base_at_its_word;
-    struct lesson **lessons; /* TUNING_VARIANTS a row; NULL: nothing measured */
+    struct lesson **lessons;     /* TUNING_VARIANTS a row; NULL: nothing measured */
     struct tuning_line
         *whole; /* the lines of whole ways, which wait for the grids, by which they are foreseen */
     int whole_count;
     bool is_empty;
-    const struct tuning_text *kin; /* NULL: none */
 };
 
 static int grid_slots(void) { return carat_catalog_count * TUNING_VARIANTS; }
@@ -206,6 +205,9 @@ double tuning_factor(const struct tuning_table *table, const struct kernel *kern
                      struct tuning_point point, bool *known)
 {
     int32_t grid = table->grids[slot_of(kernel, variant)];
+    if (grid < 0 && table->base) {
+        return tuning_factor(table->base, kernel, variant, point, known);
+    }
     if (known) {
         *known = grid >= 0;
     }
@@ -240,16 +242,20 @@ void tuning_close(struct tuning_table *table)
     if (table) {
         free(table->memory);
         ways_close(table->ways);
+        tuning_close(table->base);
     }
     free(table);
 }
 
 /* ---- Images ---- */
 
-/* What an image begins with; the grids' numbers and values follow, the trees, and what the ways say. */
+/*
+ * What an image begins with; the grids' numbers and values follow, the trees, and what the ways say. Of one that adds to another
+ * it has what is its own.
+ */
 struct image_head {
     char device[128];
-    char over[128]; /* another device, to whose table it added; "": none */
+    char over[128]; /* another device, to whose table it adds; "": none */
     int32_t capability;
     int32_t multiprocessors;
     int32_t slots;
@@ -278,7 +284,7 @@ bool tuning_write_image(const struct tuning_table *table, const struct device_tr
                               .grids = grid_count(table),
                               .has_trees = table->trees.count > 0,
                               .has_ways = table->ways != NULL,
-                              .adds = table->adds,
+                              .adds = table->base != NULL,
                               .memory_promised = (float)traits->memory_promised,
                               .memory_share =
                                   (float)(table->relative ? table->memory_share : traits->memory_promised)};
@@ -322,11 +328,27 @@ static double memory_distance(const struct image_head *head, const struct device
     return fabs(log(here / there));
 }
 
-/* Of an image that stays where it is. */
-static carat_status table_of_image(const unsigned char *image, enum kinship kinship,
-                                   struct tuning_table **table)
+/* The image to which another one adds, which itself adds to none; NULL: it is not here. */
+static const unsigned char *image_under(const struct image_head *over)
+{
+    const char *device = over->over[0] ? over->over : over->device;
+    const unsigned char *const *image = carat_tunings;
+    while (*image) {
+        const struct image_head *head = (const struct image_head *)*image;
+        if (!head->adds && head->slots == over->slots && strcmp(head->device, device) == 0) {
+            break;
+        }
+        image++;
+    }
+    return *image;
+}
+
+/* Of an image that stays where it is, without what it adds to. */
+static carat_status table_alone(const unsigned char *image, const struct device_traits *traits,
+                                struct tuning_table **table)
 {
     const struct image_head *head = (const struct image_head *)image;
+    enum kinship kinship = kinship_of(head, traits);
     struct tuning_table *made = calloc(1, sizeof(*made));
     if (!made) {
         return fail(CARAT_OUT_OF_HOST_MEMORY, "no memory for a tuning table");
@@ -355,34 +377,66 @@ static carat_status table_of_image(const unsigned char *image, enum kinship kins
     return CARAT_OK;
 }
 
+/* What is not in a table is in its base from now on, which is closed with it. */
+static void lie_over(struct tuning_table *table, struct tuning_table *base)
+{
+    table->base = base;
+    if (table->ways && base->ways) {
+        ways_lie_over(table->ways, base->ways);
+    }
+}
+
+static carat_status table_of_image(const unsigned char *image, const struct device_traits *traits,
+                                   struct tuning_table **table)
+{
+    const struct image_head *head = (const struct image_head *)image;
+    const unsigned char *under = head->adds ? image_under(head) : NULL;
+    struct tuning_table *made;
+    struct tuning_table *base = NULL;
+    if (head->adds && !under) {
+        return fail(CARAT_INVALID_ARGUMENT, "the table of %s adds to one that is not in this library",
+                    head->device);
+    }
+    CARAT_TRY(table_alone(image, traits, &made));
+    carat_status status = under ? table_alone(under, traits, &base) : CARAT_OK;
+    if (status != CARAT_OK) {
+        tuning_close(made);
+        return status;
+    }
+    if (base) {
+        lie_over(made, base);
+    }
+    *table = made;
+    return CARAT_OK;
+}
+
 /* The nearest image whose device has this name; NULL: of any. */
 static carat_status open_nearest(const struct device_traits *traits, const char *device,
-                                 enum kinship *kinship, struct tuning_table **table)
+                                 struct tuning_table **table)
 {
     const unsigned char *nearest = NULL;
     double least = INFINITY;
-    *kinship = STRANGERS;
+    enum kinship kinship = STRANGERS;
     *table = NULL;
     for (const unsigned char *const *image = carat_tunings; *image; image++) {
         const struct image_head *head = (const struct image_head *)*image;
         enum kinship here = kinship_of(head, traits);
         double distance = memory_distance(head, traits);
-        bool is_nearer = here > *kinship || distance < least || (distance == least && head->adds);
+        bool is_nearer = here > kinship || distance < least || (distance == least && head->adds);
         bool is_asked_for = !device || strcmp(head->device, device) == 0;
-        if (here != STRANGERS && here >= *kinship && is_nearer && is_asked_for) {
+        if (here != STRANGERS && here >= kinship && is_nearer && is_asked_for) {
             nearest = *image;
-            *kinship = here;
+            kinship = here;
             least = distance;
         }
     }
-    return nearest ? table_of_image(nearest, *kinship, table) : CARAT_OK;
+    return nearest ? table_of_image(nearest, traits, table) : CARAT_OK;
 }
 
 carat_status tuning_open_shipped(const struct device_traits *traits, const char *device,
                                  struct tuning_table **table)
 {
-    enum kinship kinship;
-    return open_nearest(traits, device, &kinship, table);
+    return open_nearest(traits, device, table);
 }
 
 /* ---- Learning from a text ---- */
@@ -406,17 +460,15 @@ static carat_status keep_whole(struct learning *learning, const struct tuning_li
 /* The table to which one of this device adds, if it says so. */
 static carat_status open_base(struct learning *learning, const struct tuning_head *head)
 {
-    enum kinship kinship;
     if (!head->over[0] || learning->base) {
         return CARAT_OK;
     }
-    CARAT_TRY(open_nearest(&learning->traits, head->over, &kinship, &learning->base));
+    CARAT_TRY(open_nearest(&learning->traits, head->over, &learning->base));
     if (!learning->base) {
         return fail(CARAT_INVALID_ARGUMENT,
                     "the table adds to that of %s, but the library has none for a device like this one",
                     head->over);
     }
-    learning->base_at_its_word = kinship != SAME_KIND;
     learning->is_empty = false;
     return CARAT_OK;
 }
@@ -446,19 +498,12 @@ static carat_status take_line(void *context, const struct tuning_head *head, con
     return learn(learning, line->kernel, variant, point, line->microseconds * head->clock / cycles);
 }
 
-/* The values of a slot of the table to which this one adds; NULL where it has none. */
-static const float *base_values(const struct learning *learning, int slot)
-{
-    const struct tuning_table *base = learning->base;
-    return base && base->grids[slot] >= 0 ? base->values[base->grids[slot]] : NULL;
-}
-
 /* Finishes all grids, and puts them into the table. */
 static carat_status keep_grids(const struct learning *learning, struct tuning_table *table)
 {
     int count = 0;
     for (int slot = 0; slot < grid_slots(); slot++) {
-        count += learning->lessons[slot] || base_values(learning, slot);
+        count += learning->lessons[slot] != NULL;
     }
     size_t slot_bytes = (size_t)grid_slots() * sizeof(int32_t);
     int32_t *grids = malloc(slot_bytes + (size_t)count * sizeof(*table->values) + 1);
@@ -469,13 +514,10 @@ static carat_status keep_grids(const struct learning *learning, struct tuning_ta
     count = 0;
     for (int slot = 0; slot < grid_slots(); slot++) {
         struct lesson *lesson = learning->lessons[slot];
-        const float *borrowed = base_values(learning, slot);
-        grids[slot] = lesson || borrowed ? count : -1;
+        grids[slot] = lesson ? count : -1;
         if (lesson) {
             finish(tuning_axes(carat_catalog[slot / TUNING_VARIANTS].operation), lesson);
-        }
-        if (lesson || borrowed) {
-            memcpy(values[count++], lesson ? lesson->values : borrowed, sizeof(*values));
+            memcpy(values[count++], lesson->values, sizeof(*values));
         }
     }
     table->memory = grids;
@@ -490,195 +532,14 @@ bool tuning_same_shape(const struct tuning_line *x, const struct tuning_line *y)
            x->accuracy == y->accuracy && x->trans_a == y->trans_a && x->trans_b == y->trans_b;
 }
 
-/* ---- Learning from another device's text ---- */
+/* ---- Learning from whole ways ---- */
 
-enum { MOST_WAYS_OF_KIN = 64 };
-
-/* What is learned of rows without ways from the text of another device. */
-struct kin_school {
-    const struct learning *learning;
-    const struct tuning_table *table; /* with the grids alone */
-    const struct ways *own;           /* sorted */
-    struct ways *ways;                /* what is learned goes there */
-    int *own_lines;                   /* of each row, by its number among the ways */
-    int most_lines;                   /* of any */
-    struct device_traits traits;
-    struct tuning_line lines[MOST_WAYS_OF_KIN]; /* of one shape */
-    int count;
-    int shape; /* its number */
-    double clock;
-};
-
-/*
- * Of kin's ways those count between which a choice will be made, nearly as quick as the quickest one; and of one shape in so many
- * all, which say where a row is slow.
- */
-static const double NEARLY_AS_QUICK = 1.25;
-enum { SHAPES_TO_ONE_WHOLE = 8 };
-
-static carat_status meet_kin(struct kin_school *school, const struct tuning_head *head)
-{
-    school->traits = school->learning->traits;
-    if (head->capability != school->traits.compute_capability ||
-        head->multiprocessors != school->traits.multiprocessors) {
-        return fail(CARAT_INVALID_ARGUMENT,
-                    "%s: %s, of compute capability %d with %d multiprocessors, is no kin of %s",
-                    school->learning->kin->name, head->device, head->capability, head->multiprocessors,
-                    school->traits.name);
-    }
-    school->traits.name = head->device;
-    school->traits.memory_promised = memory_share_of(head->memory, head->clock, head->multiprocessors);
-    school->traits.tuning = school->table;
-    /* One of which nothing is known is taken for that which the model was fitted on. */
-    double here = school->learning->traits.memory_promised > 0 ? school->learning->traits.memory_promised : 1;
-    double there = school->traits.memory_promised > 0 ? school->traits.memory_promised : 1;
-    school->traits.memory_share = there / here;
-    school->clock = head->clock;
-    return CARAT_OK;
-}
-
-/*
- * A row of few own lines, beside that which has most, is a young one: it has been timed where it is good, in large products mostly,
- * and what these say of small ones is that it is good there too.
- */
-enum { YOUNG = 16 };
-
-static bool is_known(const struct kin_school *school, const struct tuning_line *line)
-{
-    int lines = school->own_lines[ways_row(school->own, line->kernel)];
-    return lines > 0 && lines >= school->most_lines / YOUNG;
-}
-
-static double quickest(const struct kin_school *school)
-{
-    double least = INFINITY;
-    for (int i = 0; i < school->count; i++) {
-        least = fmin(least, school->lines[i].microseconds);
-    }
-    return least;
-}
-
-/* How much more a way took on kin than is foreseen, as a factor; *place is NULL where there is no such way. */
-static double factor_of_kin(const struct kin_school *school, struct way_finder *finder,
-                            const struct tuning_line *line, const struct way_place **place)
-{
-    struct candidate way;
-    *place = way_find(finder, line, &way);
-    return *place ? cycles_there(&school->traits, &way, line->microseconds * school->clock) / way.foreseen
-                  : 1;
-}
-
-/*
- * What kin's times of a shape are over those that this device's ways foresee, of the rows that both know: one may have been timed
- * in a warm cache, and the other not.
- */
-static double kin_over_own(const struct kin_school *school, struct way_finder *finder)
-{
-    double sum = 0;
-    int count = 0;
-    for (int i = 0; i < school->count; i++) {
-        const struct tuning_line *line = &school->lines[i];
-        const struct way_place *place = NULL;
-        if (is_known(school, line) &&
-            line->microseconds <= NEARLY_AS_QUICK * NEARLY_AS_QUICK * quickest(school)) {
-            double factor = factor_of_kin(school, finder, line, &place);
-            if (place) {
-                struct ways_near near;
-                ways_look_up(school->own, line->kernel, place, &near);
-                sum += log(factor / ways_factor(&near, line->parts, line->shares));
-                count++;
-            }
-        }
-    }
-    return count > 0 ? exp(sum / count) : 1;
-}
-
-/* Learns from the lines of one shape. */
-static bool learn_shape_of_kin(struct kin_school *school)
-{
-    struct problem problem;
-    struct way_finder finder;
-    bool fits = true;
-    if (school->count == 0 || !tuning_whole_problem(&school->lines[0], &problem)) {
-        return true;
-    }
-    way_finder_begin(&finder, &school->traits, &problem);
-    double over_own = kin_over_own(school, &finder);
-    for (int i = 0; i < school->count && fits; i++) {
-        const struct tuning_line *line = &school->lines[i];
-        const struct way_place *place = NULL;
-        if (!is_known(school, line) && (school->shape % SHAPES_TO_ONE_WHOLE == 0 ||
-                                        line->microseconds <= NEARLY_AS_QUICK * quickest(school))) {
-            double factor = factor_of_kin(school, &finder, line, &place);
-            fits = !place || ways_add_of_kin(school->ways, line->kernel, place, line->parts, line->shares,
-                                             factor / over_own);
-        }
-    }
-    return fits;
-}
-
-/*
- * What kin takes for 8-bit floats says little: packs of bytes have become quicker since the H200's were timed, so that ways with them
- * stand in one table as they were and in the other as they are.
- */
-static bool is_narrow_float(carat_type type) { return type == CARAT_E4M3 || type == CARAT_E5M2; }
-
-static carat_status take_line_of_kin(void *context, const struct tuning_head *head,
-                                     const struct tuning_line *line)
-{
-    struct kin_school *school = context;
-    bool fits = true;
-    if (!line->whole || !line->kernel || is_narrow_float(line->type)) {
-        return CARAT_OK;
-    }
-    if (!school->traits.tuning) {
-        CARAT_TRY(meet_kin(school, head));
-    }
-    if (school->count > 0 && !tuning_same_shape(line, &school->lines[0])) {
-        fits = learn_shape_of_kin(school);
-        school->count = 0;
-        school->shape++;
-    }
-    if (school->count < MOST_WAYS_OF_KIN) {
-        school->lines[school->count++] = *line;
-    }
-    return fits ? CARAT_OK : fail(CARAT_OUT_OF_HOST_MEMORY, "no memory for a tuning table");
-}
-
-/* Adds to ways what kin's text says of rows that these ways, sorted, know nothing of. */
-static carat_status learn_from_kin(const struct learning *learning, const struct tuning_table *table,
-                                   const struct ways *own, struct ways *ways)
-{
-    const struct tuning_text *kin = learning->kin;
-    struct tuning_head head;
-    struct kin_school *school = calloc(1, sizeof(*school));
-    int *lines = calloc((size_t)carat_catalog_count + 1, sizeof(*lines));
-    carat_status status =
-        school && lines ? CARAT_OK : fail(CARAT_OUT_OF_HOST_MEMORY, "no memory for a tuning table");
-    if (status == CARAT_OK) {
-        *school = (struct kin_school){
-            .learning = learning, .table = table, .own = own, .ways = ways, .own_lines = lines};
-        for (int i = 0; i < learning->whole_count; i++) {
-            int of_row = ++lines[ways_row(own, learning->whole[i].kernel)];
-            school->most_lines = of_row > school->most_lines ? of_row : school->most_lines;
-        }
-        status = tuning_read(kin->name, kin->text, kin->length, take_line_of_kin, school, &head);
-    }
-    if (status == CARAT_OK && !learn_shape_of_kin(school)) {
-        status = fail(CARAT_OUT_OF_HOST_MEMORY, "no memory for a tuning table");
-    }
-    free(lines);
-    free(school);
-    return status;
-}
-
-/* Adds what is borrowed, and what the lines of whole ways say over what the model with the finished grids foresees. */
+/* Adds what the lines of whole ways say over what the model with the finished grids foresees. */
 static bool add_own_ways(struct learning *learning, const struct tuning_table *table, double clock,
                          struct ways *ways)
 {
     struct device_traits traits = learning->traits;
-    const struct ways *borrowed = learning->base ? learning->base->ways : NULL;
-    bool fits = ways && (!borrowed || ways_borrow(ways, borrowed, learning->base_at_its_word));
+    bool fits = ways != NULL;
     struct problem problem;
     struct way_finder finder;
     bool is_problem = false;
@@ -702,28 +563,19 @@ static bool add_own_ways(struct learning *learning, const struct tuning_table *t
     return fits;
 }
 
-/* Learns from whole ways, its own and, where it has kin, of rows that have none of theirs. */
 static carat_status learn_ways(struct learning *learning, struct tuning_table *table, double clock)
 {
-    struct ways *own = ways_open();
-    struct ways *all = learning->kin ? ways_open() : NULL;
-    carat_status status = CARAT_OK;
-    bool fits = add_own_ways(learning, table, clock, own) && ways_sort(own);
-    if (fits && learning->kin) {
-        fits = add_own_ways(learning, table, clock, all);
-        status = fits ? learn_from_kin(learning, table, own, all) : CARAT_OK;
-        fits = fits && (status != CARAT_OK || ways_sort(all));
+    struct ways *ways = ways_open();
+    bool fits = add_own_ways(learning, table, clock, ways) && ways_sort(ways);
+    if (!fits) {
+        ways_close(ways);
+        return fail(CARAT_OUT_OF_HOST_MEMORY, "no memory for a tuning table");
     }
-    if (status == CARAT_OK && !fits) {
-        status = fail(CARAT_OUT_OF_HOST_MEMORY, "no memory for a tuning table");
+    table->ways = ways;
+    if (table->base && table->base->ways) {
+        ways_lie_over(ways, table->base->ways);
     }
-    bool with_kin = status == CARAT_OK && all;
-    ways_close(with_kin || status != CARAT_OK ? own : NULL);
-    ways_close(with_kin ? NULL : all);
-    if (status == CARAT_OK) {
-        table->ways = with_kin ? all : own;
-    }
-    return status;
+    return CARAT_OK;
 }
 
 static void forget(struct learning *learning)
@@ -739,21 +591,14 @@ static void forget(struct learning *learning)
 carat_status tuning_parse(const struct device_traits *traits, const char *name, const char *text,
                           size_t length, struct tuning_table **table)
 {
-    const struct tuning_text own = {name, text, length};
-    return tuning_parse_beside(traits, &own, NULL, table);
-}
-
-carat_status tuning_parse_beside(const struct device_traits *traits, const struct tuning_text *own,
-                                 const struct tuning_text *kin, struct tuning_table **table)
-{
     *table = NULL;
     struct tuning_table *made = calloc(1, sizeof(*made));
-    struct learning learning = {.traits = *traits, .is_empty = true, .kin = kin};
+    struct learning learning = {.traits = *traits, .is_empty = true};
     learning.traits.tuning = NULL;
     learning.lessons = calloc((size_t)grid_slots(), sizeof(struct lesson *));
     struct tuning_head head;
     carat_status status = made && learning.lessons
-                              ? tuning_read(own->name, own->text, own->length, take_line, &learning, &head)
+                              ? tuning_read(name, text, length, take_line, &learning, &head)
                               : fail(CARAT_OUT_OF_HOST_MEMORY, "no memory for a tuning table");
     if (status == CARAT_OK && strcmp(head.device, traits->name) == 0) {
         status = open_base(&learning, &head); /* no line may have asked for it */
@@ -766,9 +611,10 @@ carat_status tuning_parse_beside(const struct device_traits *traits, const struc
         made->relative = learning.base->relative;
         made->memory_share = learning.base->memory_share;
         made->adds = true;
-        made->trees = learning.base->trees;
+        made->base = learning.base;
+        learning.base = NULL;
     }
-    if (status == CARAT_OK && (learning.whole_count > 0 || learning.base)) {
+    if (status == CARAT_OK && (learning.whole_count > 0 || made->base)) {
         status = learn_ways(&learning, made, head.clock);
     }
     bool is_empty = learning.is_empty;
@@ -789,14 +635,15 @@ bool tuning_knows(const struct tuning_table *table, const struct kernel *kernel)
     for (int variant = 0; variant < TUNING_VARIANTS; variant++) {
         known = known || table->grids[slot_of(kernel, variant)] >= 0;
     }
-    return known;
+    return known || (table->base && tuning_knows(table->base, kernel));
 }
 
 const struct ways *tuning_ways(const struct tuning_table *table) { return table->ways; }
 
 const struct trees *tuning_trees(const struct tuning_table *table)
 {
-    return table->trees.count > 0 ? &table->trees : NULL;
+    const struct trees *of_base = table->base ? tuning_trees(table->base) : NULL;
+    return table->trees.count > 0 ? &table->trees : of_base;
 }
 
 void tuning_plant(struct tuning_table *table, const struct trees *trees) { table->trees = *trees; }

@@ -117,21 +117,6 @@ carat_status tuning_open(const struct device_traits *traits, struct tuning_table
 carat_status tuning_parse(const struct device_traits *traits, const char *name, const char *text,
                           size_t length, struct tuning_table **table);
 
-/* A table's text, and the name of its file in messages. */
-struct tuning_text {
-    const char *name;
-    const char *text;
-    size_t length;
-};
-
-/*
- * The same beside the text of a device much like this one: of rows that this one's text has no whole ways of, those of the
- * other are near. Its times are taken as what they are over what is foreseen of the other device, whose memory may be
- * slower; none of them is taken at its word.
- */
-carat_status tuning_parse_beside(const struct device_traits *traits, const struct tuning_text *own,
-                                 const struct tuning_text *kin, struct tuning_table **table);
-
 /* Has a device plan by a table, which has to stay; NULL: by the model alone. */
 void tuning_apply(const struct tuning_table *table, struct device_traits *traits);
 

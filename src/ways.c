@@ -89,7 +89,6 @@ enum { MARK_COUNT = sizeof(MARKS) - 1, BUCKETS_OF_ROW = MARK_COUNT * MARK_COUNT 
 /* What a sample is until all are there. */
 struct loose_sample {
     int32_t bucket;
-    bool borrowed;
     struct spot spot;
     uint16_t parts;
     float residual;
@@ -105,14 +104,12 @@ struct bucket {
     float least; /* of their residuals; at most 0 */
 };
 
-/* Of a spot that is near to every problem, and is none's; and of one that is nobody else's either. */
-enum { NO_ACCURACY = UINT16_MAX, ACCURACY_OF_KIN = UINT16_MAX - 1 };
-
 struct ways {
     struct loose_sample *loose; /* NULL: sorted */
     int room;
     int count;
-    float usual; /* the mean of all residuals: what is to be expected of a way of which nothing is known */
+    const struct ways *under; /* what others know, on which these lie; NULL: nothing */
+    float usual; /* the mean of their residuals: what is to be expected of a way of which nothing is known */
     int spot_count;
     int bucket_count;
     const struct spot *spots;         /* sorted */
@@ -245,79 +242,22 @@ bool ways_add(struct ways *ways, const struct kernel *kernel, const struct way_p
     return add_loose(ways, &added);
 }
 
-bool ways_add_of_kin(struct ways *ways, const struct kernel *kernel, const struct way_place *place, int parts,
-                     bool shares, double factor)
-{
-    struct loose_sample added = {.bucket = bucket_of(ways, kernel, place->packs) + shares,
-                                 .borrowed = true,
-                                 .spot = spot_at(place),
-                                 .parts = (uint16_t)parts,
-                                 .residual = (float)log(factor)};
-    added.spot.accuracy = ACCURACY_OF_KIN;
-    return add_loose(ways, &added);
-}
-
-bool ways_borrow(struct ways *ways, const struct ways *others, bool at_their_word)
-{
-    bool fits = true;
-    for (int b = 0; b < others->bucket_count; b++) {
-        for (int i = others->buckets[b].first; i < others->buckets[b + 1].first && fits; i++) {
-            const struct sample *sample = &others->samples[i];
-            struct loose_sample added = {.bucket = others->buckets[b].number,
-                                         .borrowed = true,
-                                         .spot = others->spots[sample_spot(sample)],
-                                         .parts = (uint16_t)sample_parts(sample),
-                                         .residual = sample_residual(sample)};
-            if (added.spot.accuracy != ACCURACY_OF_KIN) {
-                added.spot.accuracy = at_their_word ? added.spot.accuracy : NO_ACCURACY;
-                fits = add_loose(ways, &added);
-            }
-        }
-    }
-    return fits;
-}
-
-/* By the way and the problem. */
-static int compare_ways(const struct loose_sample *x, const struct loose_sample *y)
-{
-    if (x->bucket != y->bucket) {
-        return x->bucket - y->bucket;
-    }
-    int spots = compare_spots(&x->spot, &y->spot);
-    return spots != 0 ? spots : x->parts - y->parts;
-}
-
-/* All that differs tells them apart, so that their order is one; of a way what is borrowed comes last. */
+/* By the way and the problem; all that differs tells them apart, so that their order is one. */
 static int compare_loose(const void *x, const void *y)
 {
     const struct loose_sample *first = x;
     const struct loose_sample *second = y;
-    int ways = compare_ways(first, second);
-    if (ways != 0) {
-        return ways;
+    if (first->bucket != second->bucket) {
+        return first->bucket - second->bucket;
     }
-    if (first->borrowed != second->borrowed) {
-        return first->borrowed - second->borrowed;
+    int spots = compare_spots(&first->spot, &second->spot);
+    if (spots != 0) {
+        return spots;
+    }
+    if (first->parts != second->parts) {
+        return first->parts - second->parts;
     }
     return (first->residual > second->residual) - (first->residual < second->residual);
-}
-
-/* Sorts them, and drops what was borrowed of a way and a problem that is known better. */
-static void sort_loose(struct ways *ways)
-{
-    int kept = 0;
-    if (ways->count > 0) {
-        qsort(ways->loose, (size_t)ways->count, sizeof(*ways->loose), compare_loose);
-    }
-    for (int i = 0; i < ways->count; i++) {
-        const struct loose_sample *loose = &ways->loose[i];
-        const struct loose_sample *last = kept > 0 ? &ways->loose[kept - 1] : NULL;
-        bool known = loose->borrowed && last && !last->borrowed && compare_ways(last, loose) == 0;
-        if (!known) {
-            ways->loose[kept++] = *loose;
-        }
-    }
-    ways->count = kept;
 }
 
 /* Samples for which there is room: numbers of four bytes lie behind them. */
@@ -391,7 +331,6 @@ static void fill_sorted(struct ways *ways, const struct spot *spots, void *memor
     struct sample *samples = (struct sample *)((struct spot *)memory + ways->spot_count);
     struct bucket *buckets = (struct bucket *)(samples + sample_room(ways->count));
     int bucket = -1;
-    int own = 0;
     double sum = 0;
     for (int i = 0; i < ways->count; i++) {
         const struct loose_sample *loose = &ways->loose[i];
@@ -402,18 +341,17 @@ static void fill_sorted(struct ways *ways, const struct spot *spots, void *memor
             buckets[++bucket] = (struct bucket){.number = loose->bucket, .first = i};
         }
         buckets[bucket].least = fminf(buckets[bucket].least, residual);
-        /* Of kin's only the quick ones may be there. */
-        bool is_own = loose->spot.accuracy != ACCURACY_OF_KIN;
-        sum += is_own ? (double)residual : 0;
-        own += is_own;
+        sum += (double)residual;
     }
     buckets[bucket + 1] = (struct bucket){.number = INT32_MAX, .first = ways->count};
-    ways->usual = own >= LEAST_USUAL ? (float)(sum / own) : 0;
+    ways->usual = ways->count > 0 ? (float)(sum / ways->count) : 0;
 }
 
 bool ways_sort(struct ways *ways)
 {
-    sort_loose(ways);
+    if (ways->count > 0) {
+        qsort(ways->loose, (size_t)ways->count, sizeof(*ways->loose), compare_loose);
+    }
     struct spot *spots = collect_spots(ways, &ways->spot_count);
     bool fits = spots && ways->spot_count <= MOST_SPOTS;
     ways->bucket_count = count_buckets(ways);
@@ -428,6 +366,8 @@ bool ways_sort(struct ways *ways)
     free(spots);
     return memory != NULL;
 }
+
+void ways_lie_over(struct ways *ways, const struct ways *others) { ways->under = others; }
 
 void ways_leave_out(struct ways *ways) { ways->leaves_out = true; }
 
@@ -467,28 +407,34 @@ static int lower_bound(const struct ways *ways, const struct bucket *bucket, int
     return begin;
 }
 
+static void look_up_layer(const struct ways *ways, int number, const struct spot *sought, bool may_be_there,
+                          struct ways_layer *layer)
+{
+    int spot = find_spot(ways->spots, ways->spot_count, sought);
+    bool is_there = may_be_there && !ways->takes_no_word && spot < ways->spot_count &&
+                    compare_spots(&ways->spots[spot], sought) == 0;
+    *layer = (struct ways_layer){.ways = ways};
+    for (int shares = 0; shares < 2; shares++) {
+        const struct bucket *bucket = find_bucket(ways, number + shares);
+        layer->buckets[shares] = bucket;
+        if (is_there && bucket) {
+            layer->there[shares][0] = lower_bound(ways, bucket, spot);
+            layer->there[shares][1] = lower_bound(ways, bucket, spot + 1);
+        }
+    }
+}
+
 void ways_look_up(const struct ways *ways, const struct kernel *kernel, const struct way_place *place,
                   struct ways_near *near)
 {
     near->ways = ways;
     near->place = *place;
     near->count = -1;
-    memset(near->there, 0, sizeof(near->there));
-    if (!ways) {
-        return;
-    }
+    near->layer_count = 0;
     struct spot sought = spot_at(place);
-    int spot = find_spot(ways->spots, ways->spot_count, &sought);
-    bool is_there = !ways->leaves_out && !ways->takes_no_word && spot < ways->spot_count &&
-                    compare_spots(&ways->spots[spot], &sought) == 0;
-    int number = bucket_of(ways, kernel, place->packs);
-    for (int shares = 0; shares < 2; shares++) {
-        const struct bucket *bucket = find_bucket(ways, number + shares);
-        near->buckets[shares] = bucket;
-        if (is_there && bucket) {
-            near->there[shares][0] = lower_bound(ways, bucket, spot);
-            near->there[shares][1] = lower_bound(ways, bucket, spot + 1);
-        }
+    for (const struct ways *layer = ways; layer && near->layer_count < MOST_LAYERS; layer = layer->under) {
+        look_up_layer(layer, bucket_of(ways, kernel, place->packs), &sought, !ways->leaves_out,
+                      &near->layers[near->layer_count++]);
     }
 }
 
@@ -525,30 +471,37 @@ static float near_weight(float far)
 }
 
 /* Adds up what was measured near, by the parts of K: so much of the distances is the same for all ways of the row. */
+static void gather_bucket(struct ways_near *near, const struct ways_layer *layer, bool shares)
+{
+    const struct ways *ways = layer->ways;
+    const struct bucket *bucket = layer->buckets[shares];
+    for (int i = bucket ? bucket[0].first : 0; bucket && i < bucket[1].first; i++) {
+        const struct sample *sample = &ways->samples[i];
+        const struct spot *spot = &ways->spots[sample_spot(sample)];
+        float distance = ways->trait_distance[spot->traits ^ near->place.traits];
+        for (int axis = 0; axis < 4; axis++) {
+            float along = AXIS_SCALES[axis] * (spot->at[axis] - near->place.at[axis]);
+            distance += along * along;
+        }
+        float far = far_weight(distance);
+        if (far == 0 || (near->ways->leaves_out && distance == 0)) {
+            continue;
+        }
+        int group = group_of(near, sample_parts(sample), shares);
+        float residual = counted(sample_residual(sample));
+        near->groups[group].weights[FAR] += far;
+        near->groups[group].sums[FAR] += far * residual;
+        near->groups[group].weights[NEAR] += near_weight(far);
+        near->groups[group].sums[NEAR] += near_weight(far) * residual;
+    }
+}
+
 static void gather(struct ways_near *near)
 {
-    const struct ways *ways = near->ways;
     near->count = 0;
     for (int shares = 0; shares < 2; shares++) {
-        const struct bucket *bucket = near->buckets[shares];
-        for (int i = bucket ? bucket[0].first : 0; bucket && i < bucket[1].first; i++) {
-            const struct sample *sample = &ways->samples[i];
-            const struct spot *spot = &ways->spots[sample_spot(sample)];
-            float distance = ways->trait_distance[spot->traits ^ near->place.traits];
-            for (int axis = 0; axis < 4; axis++) {
-                float along = AXIS_SCALES[axis] * (spot->at[axis] - near->place.at[axis]);
-                distance += along * along;
-            }
-            float far = far_weight(distance);
-            if (far == 0 || (ways->leaves_out && distance == 0)) {
-                continue;
-            }
-            int group = group_of(near, sample_parts(sample), shares);
-            float residual = counted(sample_residual(sample));
-            near->groups[group].weights[FAR] += far;
-            near->groups[group].sums[FAR] += far * residual;
-            near->groups[group].weights[NEAR] += near_weight(far);
-            near->groups[group].sums[NEAR] += near_weight(far) * residual;
+        for (int i = 0; i < near->layer_count; i++) {
+            gather_bucket(near, &near->layers[i], shares);
         }
     }
 }
@@ -556,11 +509,25 @@ static void gather(struct ways_near *near)
 /* Whether others say how long ways usually take. */
 static bool is_usual_known(const struct ways_near *near)
 {
-    return near->ways && near->ways->count >= LEAST_USUAL;
+    int known = 0;
+    for (int i = 0; i < near->layer_count; i++) {
+        known += near->layers[i].ways->count;
+    }
+    return known >= LEAST_USUAL;
 }
 
 /* What is to be expected, as a residual, where nothing is near. */
-static float usual_at(const struct ways_near *near) { return near->ways ? near->ways->usual : 0; }
+static float usual_at(const struct ways_near *near)
+{
+    float known = 0;
+    float sum = 0;
+    for (int i = 0; i < near->layer_count; i++) {
+        const struct ways *ways = near->layers[i].ways;
+        known += (float)ways->count;
+        sum += (float)ways->count * ways->usual;
+    }
+    return known >= LEAST_USUAL ? sum / known : 0;
+}
 
 double ways_factor(struct ways_near *near, int parts, bool shares)
 {
@@ -588,17 +555,20 @@ double ways_factor(struct ways_near *near, int parts, bool shares)
 double ways_least_factor(const struct ways_near *near, bool shares)
 {
     /* Means of what is there and of what is usual; a little less, as they are rounded. */
-    const struct bucket *bucket = near->ways ? near->buckets[shares] : NULL;
-    float least = fminf(bucket ? bucket->least : 0, usual_at(near));
+    float least = fminf(0, usual_at(near));
+    for (int i = 0; i < near->layer_count; i++) {
+        const struct bucket *bucket = near->layers[i].buckets[shares];
+        least = fminf(least, bucket ? bucket->least : 0);
+    }
     return exp((double)least) * (1 - 8 * (double)FLT_EPSILON);
 }
 
-bool ways_timed(const struct ways_near *near, int parts, bool shares, double *factor)
+static bool is_timed_in(const struct ways_layer *layer, int parts, bool shares, double *factor)
 {
     double sum = 0;
     int count = 0;
-    for (int i = near->there[shares][0]; i < near->there[shares][1]; i++) {
-        const struct sample *sample = &near->ways->samples[i];
+    for (int i = layer->there[shares][0]; i < layer->there[shares][1]; i++) {
+        const struct sample *sample = &layer->ways->samples[i];
         if (sample_parts(sample) == parts) {
             sum += (double)sample_residual(sample);
             count++;
@@ -610,9 +580,23 @@ bool ways_timed(const struct ways_near *near, int parts, bool shares, double *fa
     return count > 0;
 }
 
+bool ways_timed(const struct ways_near *near, int parts, bool shares, double *factor)
+{
+    bool timed = false;
+    for (int i = 0; i < near->layer_count && !timed; i++) {
+        timed = is_timed_in(&near->layers[i], parts, shares, factor);
+    }
+    return timed;
+}
+
 bool ways_know_problem(const struct ways_near *near)
 {
-    return near->there[0][0] < near->there[0][1] || near->there[1][0] < near->there[1][1];
+    bool known = false;
+    for (int i = 0; i < near->layer_count; i++) {
+        const struct ways_layer *layer = &near->layers[i];
+        known = known || layer->there[0][0] < layer->there[0][1] || layer->there[1][0] < layer->there[1][1];
+    }
+    return known;
 }
 
 /* ---- As an image ---- */

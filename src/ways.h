@@ -58,24 +58,17 @@ void ways_close(struct ways *ways);
 bool ways_add(struct ways *ways, const struct kernel *kernel, const struct way_place *place, int parts,
               bool shares, double factor);
 
-/*
- * The same of a way that was timed on another device: it is near to every problem and is none's, and who borrows from these
- * ways does not get it.
- */
-bool ways_add_of_kin(struct ways *ways, const struct kernel *kernel, const struct way_place *place, int parts,
-                     bool shares, double factor);
-
-/*
- * Takes note of all that others know, which have to be sorted. at_their_word: what was timed of a problem counts as timed here
- * too, and gives way to what is added otherwise of the same way and problem; else it is near, and no more. False without memory.
- */
-bool ways_borrow(struct ways *ways, const struct ways *others, bool at_their_word);
-
 /* The number of the row whose ways stand for a row's: of rows of types that take as long as each other the first. */
 int ways_row(const struct ways *ways, const struct kernel *kernel);
 
 /* When all are there; before it, nothing may be asked. False without memory. */
 bool ways_sort(struct ways *ways);
+
+/*
+ * From now on what others know counts too. Both have to be sorted, and the others to stay. What was timed of a problem there counts
+ * as timed here where the same way was not timed of it here.
+ */
+void ways_lie_over(struct ways *ways, const struct ways *others);
 
 /*
  * From now on, what was measured of a problem says nothing of the same one: so who has no device can judge what is
@@ -90,15 +83,20 @@ void ways_take_no_word(struct ways *ways);
  * What was measured near a place of a row. Looked up, it knows what was timed of the very problem; what lies beside that is
  * gathered when it is first asked for.
  */
-enum { MOST_NEAR_GROUPS = 512 };
+enum { MOST_NEAR_GROUPS = 512, MOST_LAYERS = 4 };
 struct bucket;
 struct ways_near {
     const struct ways *ways; /* NULL: nothing is near */
     struct way_place place;
-    /* Of ways whose clusters do not share tiles, and of those that do; NULL: of none. */
-    const struct bucket *buckets[2];
-    int there[2][2]; /* where in them the very problem's begin and end */
-    int count;       /* of groups; below 0: not gathered yet */
+    /* Of these ways, of those on which they lie, and so on. */
+    struct ways_layer {
+        const struct ways *ways;
+        /* Of ways whose clusters do not share tiles, and of those that do; NULL: of none. */
+        const struct bucket *buckets[2];
+        int there[2][2]; /* where in them the very problem's begin and end */
+    } layers[MOST_LAYERS];
+    int layer_count;
+    int count; /* of groups; below 0: not gathered yet */
     struct {
         int parts;
         bool shares;
@@ -129,7 +127,7 @@ bool ways_know_problem(const struct ways_near *near);
 
 /* ---- As an image ---- */
 
-/* Writes sorted ways so that the same program reads them where they lie; false where that fails. */
+/* Writes sorted ways, without those on which they lie, so that the same program reads them where they are; false where that fails. */
 bool ways_write(const struct ways *ways, FILE *file);
 
 /* Ways that lie in an image, which has to stay; NULL without memory. */

@@ -209,26 +209,21 @@ static const struct device_traits h200 = {.kind = CARAT_DEVICE_CUDA,
                                           .shared_bytes = 232448,
                                           .name = "NVIDIA H200"};
 
-/* What the build learned is what this program learns, of its device and of the kin that stands in where that is not known. */
+/* What the build learned is what this program learns. */
 static void shipped_images_are_of_the_tables(void **state)
 {
     (void)state;
-    static const char *const paths[] = {TUNING "/nvidia-h200.txt", TUNING "/nvidia-h100-80gb-hbm3.txt"};
+    static const char path[] = TUNING "/nvidia-h200.txt";
     const struct device_traits traits = h200;
     struct tuning_table *shipped;
     struct tuning_table *learned;
-    struct tuning_text texts[2];
-    char *contents[2];
+    char *text;
+    size_t length;
     unsetenv("CARAT_TUNING");
     assert_int_equal(tuning_open(&traits, &shipped), CARAT_OK);
-    for (int i = 0; i < 2; i++) {
-        assert_int_equal(tuning_load(paths[i], &contents[i], &texts[i].length), CARAT_OK);
-        texts[i].name = paths[i];
-        texts[i].text = contents[i];
-    }
-    assert_int_equal(tuning_parse_beside(&traits, &texts[0], &texts[1], &learned), CARAT_OK);
-    free(contents[0]);
-    free(contents[1]);
+    assert_int_equal(tuning_load(path, &text, &length), CARAT_OK);
+    assert_int_equal(tuning_parse(&traits, path, text, length, &learned), CARAT_OK);
+    free(text);
     assert_true(shipped && learned);
     assert_true(tuning_trees(shipped) && !tuning_trees(learned)); /* those take the build's time */
     int differing = 0; /* from 1, so that there is something to say at all */
@@ -481,50 +476,6 @@ static void own_times_replace_the_librarys(void **state)
     assert_ptr_equal(after.kernel, before.kernel);
     assert_true(after.timed && fabs(after.cycles / 1980 - 1) < 2e-4); /* ways are kept in 16 bits */
     tuning_close(table);
-}
-
-/*
- * A row that has not been timed here is known by what it took on a device much like this one, over what rows take there that
- * both know: four fifths of what they do, though that is longer than they take here.
- */
-static void kin_stand_in_for_rows_without_times(void **state)
-{
-    (void)state;
-    static const char head[] =
-        "carat-tuning 1\ndevice %s\ncapability 90\nmultiprocessors 132\nmemory %d\nclock 1980\n"
-        "shape bf16 TN 4096 4096 4096\n%s";
-    char texts[2][400];
-    snprintf(texts[0], sizeof(texts[0]), head, "A Hopper", 4917,
-             "way wgmma_bf16_tn_256x128_c2 -- 1 200\nway wgmma_bf16_tn_256x128 -- 1 205\n");
-    snprintf(texts[1], sizeof(texts[1]), head, "Its kin", 3352,
-             "way wgmma_bf16_tn_128x128 -- 1 240\nway wgmma_bf16_tn_256x128_c2 -- 1 300\n");
-    const struct tuning_text own = {"own", texts[0], strlen(texts[0])};
-    const struct tuning_text kin = {"kin", texts[1], strlen(texts[1])};
-    unsetenv("CARAT_TUNING");
-    for (int with_kin = 0; with_kin <= 1; with_kin++) {
-        struct device_traits device = h200;
-        struct tuning_table *table;
-        struct plan plan;
-        device.name = "A Hopper";
-        assert_int_equal(tuning_parse_beside(&device, &own, with_kin ? &kin : NULL, &table), CARAT_OK);
-        assert_non_null(table);
-        tuning_apply(table, &device);
-        struct candidate best = best_of(&device, 4096, 4096, 4032, &plan);
-        assert_int_equal(strcmp(best.kernel->name, "wgmma_bf16_tn_128x128") == 0, with_kin);
-        assert_false(best.timed);
-        tuning_close(table);
-    }
-    /* A text that is none is refused, as its own would be, and so is a device that is not like this one. */
-    const struct tuning_text none = {"kin", "no table", 8};
-    struct device_traits device = h200;
-    struct tuning_table *table;
-    device.name = "A Hopper";
-    assert_no_table(tuning_parse_beside(&device, &own, &none, &table), "kin");
-    char *count = strstr(texts[1], "132");
-    assert_non_null(count);
-    count[1] = '1'; /* 112 */
-    assert_no_table(tuning_parse_beside(&device, &own, &kin, &table),
-                    "kin: Its kin, of compute capability 90 with 112 multiprocessors, is no kin of A Hopper");
 }
 
 static void tables_add_to_what_is_there(void **state)
@@ -1155,7 +1106,6 @@ int main(void)
         cmocka_unit_test(no_better_way_is_passed_over),
         cmocka_unit_test(own_times_come_first),
         cmocka_unit_test(own_times_replace_the_librarys),
-        cmocka_unit_test(kin_stand_in_for_rows_without_times),
         cmocka_unit_test(tables_add_to_what_is_there),
         cmocka_unit_test(factors_lie_between_measurements),
         cmocka_unit_test(absurd_times_are_bounded),

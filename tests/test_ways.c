@@ -210,64 +210,62 @@ static void what_was_timed_is_taken_at_its_word(void **state)
     ways_close(ways);
 }
 
-/* What is known better takes the place of what was borrowed of the same way and problem, and of nothing else. */
-static void what_is_borrowed_gives_way(void **state)
+/* What lies under ways is near, and was timed unless they know better, or it is of a device whose word is not taken. */
+static void what_lies_under_gives_way(void **state)
 {
     (void)state;
     struct way_place other = here;
     struct ways_near near;
     double factor = 0;
     other.at[0] += 1;
-    struct ways *lent = ways_open();
-    assert_non_null(lent);
-    assert_true(ways_add(lent, row("simt_f32_32x32"), &here, 4, false, 8));
-    assert_true(ways_add(lent, row("simt_f32_32x32"), &here, 2, false, 3));
-    assert_true(ways_add(lent, row("simt_f32_32x32"), &other, 4, false, 5));
-    assert_true(ways_add(lent, row("simt_f32_64x64"), &here, 4, true, 7));
-    assert_true(ways_sort(lent));
-    for (int word = 0; word <= 1; word++) {
+    for (int word = 1; word >= 0; word--) {
+        struct ways *under = ways_open();
         struct ways *ways = ways_open();
-        assert_non_null(ways);
-        assert_true(ways_borrow(ways, lent, word));
+        assert_true(under && ways);
+        assert_true(ways_add(under, row("simt_f32_32x32"), &here, 4, false, 8));
+        assert_true(ways_add(under, row("simt_f32_32x32"), &here, 2, false, 3));
+        assert_true(ways_add(under, row("simt_f32_32x32"), &other, 4, false, 5));
+        assert_true(ways_add(under, row("simt_f32_64x64"), &here, 4, true, 7));
         assert_true(ways_add(ways, row("simt_f32_32x32"), &here, 4, false, 2));
-        assert_true(ways_sort(ways));
+        assert_true(ways_sort(under) && ways_sort(ways));
+        ways_look_up(ways, row("simt_f32_64x64"), &here, &near);
+        assert_false(ways_know_problem(&near));
+        ways_lie_over(ways, under);
+        if (!word) {
+            ways_take_no_word(under);
+        }
         ways_look_up(ways, row("simt_f32_32x32"), &here, &near);
         assert_true(ways_timed(&near, 4, false, &factor));
         assert_true(fabs(factor / 2 - 1) < ROUNDED);
         assert_int_equal(ways_timed(&near, 2, false, &factor), word);
         assert_true(ways_factor(&near, 2, false) > 1.5); /* it is near all the same */
+        assert_true(ways_least_factor(&near, false) < 1);
         ways_look_up(ways, row("simt_f32_32x32"), &other, &near);
         assert_int_equal(ways_timed(&near, 4, false, &factor), word);
         ways_look_up(ways, row("simt_f32_64x64"), &here, &near);
         assert_int_equal(ways_timed(&near, 4, true, &factor), word);
+        assert_int_equal(ways_know_problem(&near), word);
+        ways_leave_out(ways);
+        ways_look_up(ways, row("simt_f32_32x32"), &here, &near);
+        assert_false(ways_timed(&near, 4, false, &factor) || ways_know_problem(&near));
         ways_close(ways);
+        ways_close(under);
     }
-    ways_close(lent);
 }
 
-/* What was timed on another device is near, was not timed here, and is not handed on. */
-static void what_is_of_kin_is_near(void **state)
+/* What ways usually take is what all of them do, in however many layers. */
+static void the_usual_is_of_all_layers(void **state)
 {
     (void)state;
-    struct ways_near near;
-    double factor = 0;
-    struct ways *ways = ways_open();
-    struct ways *others = ways_open();
-    assert_true(ways && others);
-    assert_true(ways_add_of_kin(ways, row("simt_f32_32x32"), &here, 4, false, 2));
-    assert_true(ways_add(ways, row("simt_f32_64x64"), &here, 4, false, 2));
-    assert_true(ways_sort(ways));
-    ways_look_up(ways, row("simt_f32_32x32"), &here, &near);
-    assert_false(ways_timed(&near, 4, false, &factor));
-    assert_true(ways_factor(&near, 4, false) > 1.5);
-    assert_true(ways_borrow(others, ways, true));
-    assert_true(ways_sort(others));
-    ways_look_up(others, row("simt_f32_32x32"), &here, &near);
-    assert_true(ways_factor(&near, 4, false) < 1.01);
-    ways_look_up(others, row("simt_f32_64x64"), &here, &near);
-    assert_true(ways_timed(&near, 4, false, &factor) && fabs(factor / 2 - 1) < ROUNDED);
-    ways_close(others);
+    struct ways *under = learn("simt_f32_32x32", 3000, 2);
+    struct ways *ways = learn("simt_f32_64x64", 3000, 1);
+    double alone = ask(ways, "simt_f32_128x128", &here, 4, false);
+    ways_lie_over(ways, under);
+    double both = ask(ways, "simt_f32_128x128", &here, 4, false);
+    assert_true(alone == 1);
+    assert_true(both > sqrt(2) && both < 1.3 * sqrt(2)); /* and the caution of what is not known */
     ways_close(ways);
+    ways_close(under);
 }
 
 /* A problem of the other of two types whose rows are alike is learned from, but was not timed itself. */
@@ -428,8 +426,8 @@ int main(void)
         cmocka_unit_test(what_is_learned_is_bounded),
         cmocka_unit_test(what_is_usual_is_expected_of_others),
         cmocka_unit_test(what_was_timed_is_taken_at_its_word),
-        cmocka_unit_test(what_is_borrowed_gives_way),
-        cmocka_unit_test(what_is_of_kin_is_near),
+        cmocka_unit_test(what_lies_under_gives_way),
+        cmocka_unit_test(the_usual_is_of_all_layers),
         cmocka_unit_test(another_type_is_no_timed_problem),
         cmocka_unit_test(the_problem_itself_is_left_out),
         cmocka_unit_test(many_numbers_of_parts_are_told_apart),

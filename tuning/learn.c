@@ -3,11 +3,10 @@
  * asks where it lies. The grids and the ways take half a second, and the trees, which learn what those leave over, some more:
  * no context has to wait for it.
  *
- *     learn TABLE IMAGE [judged] [BASE | beside KIN]
+ *     learn TABLE IMAGE [judged] [BASE]
  *
  * judged: the trees learn nothing of the shapes that tests/test_choice.c judges them by. BASE is the image of the table to
- * which this one adds. KIN is the table of a device much like this one, whose times stand in for those of rows that have
- * not been timed on this one yet.
+ * which this one adds: what is in there the one that is made does not have once more.
  */
 #include <math.h>
 #include <stdio.h>
@@ -157,8 +156,8 @@ static carat_status write_image(const char *path, const struct tuning_table *tab
     return written ? CARAT_OK : fail(CARAT_INVALID_ARGUMENT, "cannot write the image");
 }
 
-static carat_status learn_text(const char *path, const char *text, size_t length,
-                               const struct tuning_text *kin, const char *image, bool holds_out)
+static carat_status learn_text(const char *path, const char *text, size_t length, const char *image,
+                               bool holds_out)
 {
     struct tuning_head head = {.clock = 0};
     struct tuning_head read;
@@ -171,8 +170,7 @@ static carat_status learn_text(const char *path, const char *text, size_t length
                                    .memory_promised =
                                        memory_share_of(head.memory, head.clock, head.multiprocessors),
                                    .name = head.device};
-    const struct tuning_text own = {path, text, length};
-    CARAT_TRY(tuning_parse_beside(&traits, &own, kin, &table));
+    CARAT_TRY(tuning_parse(&traits, path, text, length, &table));
     carat_status status = table ? CARAT_OK : fail(CARAT_INVALID_ARGUMENT, "there is nothing in the table");
     tuning_apply(table, &traits);
     if (table && tuning_ways(table)) {
@@ -190,19 +188,12 @@ static carat_status learn_text(const char *path, const char *text, size_t length
     return status;
 }
 
-static carat_status learn(const char *path, const char *kin_path, const char *image, bool holds_out)
+static carat_status learn(const char *path, const char *image, bool holds_out)
 {
     char *text;
-    char *kin_text = NULL;
-    struct tuning_text kin = {.name = kin_path};
     size_t length;
     CARAT_TRY(tuning_load(path, &text, &length));
-    carat_status status = kin_path ? tuning_load(kin_path, &kin_text, &kin.length) : CARAT_OK;
-    kin.text = kin_text;
-    if (status == CARAT_OK) {
-        status = learn_text(path, text, length, kin_path ? &kin : NULL, image, holds_out);
-    }
-    free(kin_text);
+    carat_status status = learn_text(path, text, length, image, holds_out);
     free(text);
     return status;
 }
@@ -211,17 +202,16 @@ int main(int argc, char **argv)
 {
     bool holds_out = argc > 3 && strcmp(argv[3], "judged") == 0;
     int next = 3 + holds_out;
-    bool has_kin = argc == next + 2 && strcmp(argv[next], "beside") == 0;
     const char *base_path = argc == next + 1 ? argv[next] : NULL;
-    if (argc < 3 || argc > next + 1 + has_kin) {
-        fprintf(stderr, "usage: learn TABLE IMAGE [judged] [BASE | beside KIN]\n");
+    if (argc < 3 || argc > next + 1) {
+        fprintf(stderr, "usage: learn TABLE IMAGE [judged] [BASE]\n");
         return 2;
     }
     if (base_path && !load_base(base_path)) {
         fprintf(stderr, "learn: %s cannot be read\n", base_path);
         return 1;
     }
-    if (learn(argv[1], has_kin ? argv[next + 1] : NULL, argv[2], holds_out) != CARAT_OK) {
+    if (learn(argv[1], argv[2], holds_out) != CARAT_OK) {
         fprintf(stderr, "learn: %s\n", carat_last_message());
         return 1;
     }
