@@ -62,7 +62,7 @@ static void clusters_stand_side_by_side(void **state)
     assert_true(kernel_count_blocks(along_m, &p, 1, &blocks) && blocks == 20);
 
     /* Both ways: two tiles of 160 along m by four of 128 along n; two of 176 by two of 128. */
-    const struct kernel *eight = catalog_find("wgmma_bf16_tt_160x128_2x4");
+    const struct kernel *eight = catalog_find("wgmma_bf16_nt_160x128_2x4");
     assert_int_equal(kernel_cluster_m(eight), 2);
     assert_int_equal(kernel_cluster_n(eight), 4);
     p.n = 513;
