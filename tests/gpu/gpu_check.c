@@ -28,6 +28,7 @@ static struct {
     int threads;
     double deadline;  /* in seconds; 0: none */
     const char *rows; /* only rows with this in their name */
+    const char *from; /* not the rows before this one */
     const char *only; /* only groups with this in their name */
     int64_t number;   /* only this trial of each group; -1: all */
     uint64_t seed;
@@ -546,8 +547,14 @@ static void check_row(const struct kernel *row)
 
 static void check_rows(void)
 {
-    for (int i = 0; i < carat_catalog_count; i++) {
-        const struct kernel *row = &carat_catalog[i];
+    const struct kernel *from = option.from ? catalog_find(option.from) : carat_catalog;
+    if (!from) {
+        begin_group();
+        failed("there is no row %s", option.from);
+        end_group("rows");
+        return;
+    }
+    for (const struct kernel *row = from; row < carat_catalog + carat_catalog_count; row++) {
         /* A row that rescues multiplies nothing by itself: those with planes bring it along. */
         bool multiplies = row->operation == OPERATION_GEMM || row->operation == OPERATION_LADDER;
         if (multiplies && !row->rescues && (!option.rows || strstr(row->name, option.rows))) {
@@ -1432,12 +1439,13 @@ static void usage(FILE *file)
 {
     fprintf(
         file,
-        "Usage: gpu_check [--reduced] [--threads N] [--seconds N] [--rows NAME | --only GROUP] [--number N]\n"
-        "                 [--seed N]\n\n"
+        "Usage: gpu_check [--reduced] [--threads N] [--seconds N] [--rows NAME | --only GROUP] [--from ROW]\n"
+        "                 [--number N] [--seed N]\n\n"
         "  --reduced     few small cases of each kind\n"
         "  --threads N   that make and check products (one a processor, at most 16)\n"
         "  --seconds N   begin no product after so long, and count what is left out\n"
         "  --rows NAME   only the rows of the catalogue with NAME in their name\n"
+        "  --from ROW    not the rows that come before this one in the catalogue\n"
         "  --only GROUP  only the groups of products with GROUP in their name\n"
         "  --number N    only product N of each row or group: one that failed, again\n"
         "  --seed N      of the random cases (1)\n");
@@ -1464,6 +1472,8 @@ static bool read_options(int argc, char **argv)
             option.number = (int64_t)strtod(value, NULL);
         } else if (strcmp(argv[i], "--rows") == 0 && value) {
             option.rows = value;
+        } else if (strcmp(argv[i], "--from") == 0 && value) {
+            option.from = value;
         } else if (strcmp(argv[i], "--only") == 0 && value) {
             option.only = value;
         } else {
