@@ -2,6 +2,7 @@
 #include "tune.h"
 
 #include <math.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,12 +40,8 @@ static bool is_tried(int parts)
     return parts <= 4 || parts % step == 0;
 }
 
-static void gather(void *context, const struct candidate *candidate)
+static void add_way(struct ways *ways, const struct candidate *candidate)
 {
-    struct ways *ways = context;
-    if (!is_tried(candidate->parts) || ways->failed) {
-        return;
-    }
     /* Room grows by powers of two, so it is full exactly when count is one. */
     if ((ways->count & (ways->count - 1)) == 0) {
         size_t room = ways->count ? (size_t)ways->count * 2 : 1;
@@ -56,6 +53,14 @@ static void gather(void *context, const struct candidate *candidate)
         ways->items = items;
     }
     ways->items[ways->count++] = *candidate;
+}
+
+static void gather(void *context, const struct candidate *candidate)
+{
+    struct ways *ways = context;
+    if (is_tried(candidate->parts) && !ways->failed) {
+        add_way(ways, candidate);
+    }
 }
 
 static int by_cycles(const void *x, const void *y)
@@ -82,6 +87,35 @@ static int thin_out(struct candidate *ways, int count, const struct tune_options
     return kept;
 }
 
+static bool is_same_way(const struct candidate *x, const struct candidate *y)
+{
+    return x->kernel == y->kernel && x->pack == y->pack && x->packs_a == y->packs_a &&
+           x->packs_b == y->packs_b && x->product.trans_a == y->product.trans_a &&
+           x->product.trans_b == y->product.trans_b && x->parts == y->parts &&
+           x->stream_tiles == y->stream_tiles;
+}
+
+/* What is chosen is tried in any case: of ways that nobody tries one is soon taken for better than it is. */
+static void put_choice_first(const struct device_traits *traits, const struct problem *problem,
+                             struct ways *ways)
+{
+    struct candidate choice;
+    if (!plan_best(traits, problem, &choice)) {
+        return;
+    }
+    int at = 0;
+    while (at < ways->count && !is_same_way(&ways->items[at], &choice)) {
+        at++;
+    }
+    if (at == ways->count) {
+        add_way(ways, &choice);
+    }
+    if (!ways->failed) {
+        memmove(&ways->items[1], &ways->items[0], (size_t)at * sizeof(choice));
+        ways->items[0] = choice;
+    }
+}
+
 static carat_status list_ways(const struct device_traits *traits, const struct problem *problem,
                               const struct tune_options *options, struct tuning *tuning)
 {
@@ -90,6 +124,9 @@ static carat_status list_ways(const struct device_traits *traits, const struct p
     if (!ways.failed && ways.count > 0) {
         qsort(ways.items, (size_t)ways.count, sizeof(*ways.items), by_cycles);
         ways.count = thin_out(ways.items, ways.count, options);
+        put_choice_first(traits, problem, &ways);
+    }
+    if (!ways.failed && ways.count > 0) {
         tuning->ways = calloc((size_t)ways.count + 1, sizeof(*tuning->ways));
     }
     if (ways.failed || (ways.count > 0 && !tuning->ways)) {
@@ -186,9 +223,16 @@ static bool may_win(const struct runner *runner, int rounds, double fastest)
     return runner->always || runner->seconds <= most * fastest;
 }
 
+/* Which one is the i-th of a round: each begins with another, and every second goes the other way. */
+static int turn_of(int i, int round, int rounds, int count)
+{
+    int first = (int)((int64_t)round * count / rounds);
+    return (first + (round % 2 == 0 ? i : count - 1 - i)) % count;
+}
+
 /*
- * Interleaved, round by round; those that are far from the fastest once. Every second round goes the other way: the device's
- * clock follows its power within milliseconds, so that what runs behind a way that takes little finds it higher.
+ * Interleaved, round by round; those that are far from the fastest once. Orders differ: the device's clock follows its power within
+ * milliseconds, so that what runs behind a way that takes little finds it higher, and what runs behind itself lower.
  */
 static carat_status measure_runners(struct stage *stage, const struct workload *workload, double seconds,
                                     int rounds, struct runner *runners, int count)
@@ -205,7 +249,7 @@ static carat_status measure_runners(struct stage *stage, const struct workload *
     CARAT_TRY(warm_up(stage, workload, runners, count));
     for (int round = 0; round < rounds && round < MOST_ROUNDS; round++) {
         for (int i = 0; i < count; i++) {
-            struct runner *runner = &runners[round % 2 == 0 ? i : count - 1 - i];
+            struct runner *runner = &runners[turn_of(i, round, rounds, count)];
             if (runner->alive && may_win(runner, round, fastest)) {
                 CARAT_TRY(try_once(stage, workload, runner));
             }

@@ -8,6 +8,7 @@
 #include "measure.h"
 #include "plan.h"
 
+/* What the library chooses is measured whatever these say. */
 struct tune_options {
     double slack;   /* ways that the model thinks cost more than this times the cheapest are left out */
     int most_ways;  /* at most so many, the cheapest by the model; of each row at least its cheapest */
@@ -49,7 +50,7 @@ carat_status tune_way(struct stage *stage, const struct workload *workload, cons
 carat_status tune_ways(struct stage *stage, const struct workload *workload, struct tuned_way *ways,
                        int count, double seconds, int rounds);
 
-/* The ways that tune_problem() would measure, not measured, the cheapest by the model first. tuning_free() afterwards. */
+/* The ways that tune_problem() would measure, not measured: what the library chooses, then the cheapest by the model first. tuning_free() afterwards. */
 carat_status tune_list(const struct device_traits *traits, const struct problem *problem,
                        const struct tune_options *options, struct tuning *tuning);
 

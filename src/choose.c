@@ -103,6 +103,7 @@ carat_status plan_choose_row(const struct device_traits *traits, const struct pr
     struct search search = search_of(traits, problem);
     search.only = kernel;
     search.forced = true;
+    search.looks_at_all = true;
     search_best(&search);
     *plan = plan_to_be(problem);
     if (!search.best.kernel) {
@@ -116,10 +117,7 @@ carat_status plan_choose_row(const struct device_traits *traits, const struct pr
 void plan_visit(const struct device_traits *traits, const struct problem *problem, plan_visitor *visitor,
                 void *context)
 {
-    struct search search = search_of(traits, problem);
-    search.visitor = visitor;
-    search.context = context;
-    search_best(&search);
+    plan_visit_row(traits, problem, NULL, visitor, context);
 }
 
 void plan_visit_row(const struct device_traits *traits, const struct problem *problem,
@@ -127,7 +125,7 @@ void plan_visit_row(const struct device_traits *traits, const struct problem *pr
 {
     struct search search = search_of(traits, problem);
     search.only = row;
-    search.looks_at_all = true;
+    search.looks_at_all = row != NULL;
     search.visitor = visitor;
     search.context = context;
     search_best(&search);

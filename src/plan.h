@@ -187,7 +187,7 @@ typedef void plan_visitor(void *context, const struct candidate *candidate);
 void plan_visit(const struct device_traits *traits, const struct problem *problem, plan_visitor *visitor,
                 void *context);
 
-/* The same of the ways of one row, also where plan_choose() does not find it worth a look. */
+/* The same of the ways of one row (NULL: of any), also where kernel_shares_nothing() and plan_choose() does not look at it. */
 void plan_visit_row(const struct device_traits *traits, const struct problem *problem,
                     const struct kernel *row, plan_visitor *visitor, void *context);
 

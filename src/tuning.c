@@ -250,8 +250,8 @@ void tuning_close(struct tuning_table *table)
 /* ---- Images ---- */
 
 /*
- * What an image begins with; the grids' numbers and values follow, the trees, and what the ways say. Of one that adds to another
- * it has what is its own.
+ * What an image begins with; the grids' numbers and values follow, the trees, and what the ways say. One that adds to another has
+ * what is its own.
  */
 struct image_head {
     char device[128];
@@ -366,7 +366,7 @@ static carat_status table_alone(const unsigned char *image, const struct device_
         free(made);
         return fail(CARAT_OUT_OF_HOST_MEMORY, "no memory for a tuning table");
     }
-    if (made->ways && kinship == SAME_KIND) {
+    if (made->ways && kinship < SAME_SIZE) {
         ways_take_no_word(made->ways);
     }
     made->device = head->device;
@@ -377,11 +377,11 @@ static carat_status table_alone(const unsigned char *image, const struct device_
     return CARAT_OK;
 }
 
-/* What is not in a table is in its base from now on, which is closed with it. */
+/* What is not in a table is in its base from now on, which is closed with it; NULL: it has none. */
 static void lie_over(struct tuning_table *table, struct tuning_table *base)
 {
     table->base = base;
-    if (table->ways && base->ways) {
+    if (table->ways && base && base->ways) {
         ways_lie_over(table->ways, base->ways);
     }
 }
@@ -391,27 +391,24 @@ static carat_status table_of_image(const unsigned char *image, const struct devi
 {
     const struct image_head *head = (const struct image_head *)image;
     const unsigned char *under = head->adds ? image_under(head) : NULL;
-    struct tuning_table *made;
     struct tuning_table *base = NULL;
     if (head->adds && !under) {
         return fail(CARAT_INVALID_ARGUMENT, "the table of %s adds to one that is not in this library",
                     head->device);
     }
-    CARAT_TRY(table_alone(image, traits, &made));
     carat_status status = under ? table_alone(under, traits, &base) : CARAT_OK;
+    if (status == CARAT_OK) {
+        status = table_alone(image, traits, table);
+    }
     if (status != CARAT_OK) {
-        tuning_close(made);
+        tuning_close(base);
         return status;
     }
-    if (base) {
-        lie_over(made, base);
-    }
-    *table = made;
+    lie_over(*table, base);
     return CARAT_OK;
 }
 
-/* The nearest image whose device has this name; NULL: of any. */
-static carat_status open_nearest(const struct device_traits *traits, const char *device,
+carat_status tuning_open_shipped(const struct device_traits *traits, const char *device,
                                  struct tuning_table **table)
 {
     const unsigned char *nearest = NULL;
@@ -431,12 +428,6 @@ static carat_status open_nearest(const struct device_traits *traits, const char 
         }
     }
     return nearest ? table_of_image(nearest, traits, table) : CARAT_OK;
-}
-
-carat_status tuning_open_shipped(const struct device_traits *traits, const char *device,
-                                 struct tuning_table **table)
-{
-    return open_nearest(traits, device, table);
 }
 
 /* ---- Learning from a text ---- */
@@ -463,7 +454,7 @@ static carat_status open_base(struct learning *learning, const struct tuning_hea
     if (!head->over[0] || learning->base) {
         return CARAT_OK;
     }
-    CARAT_TRY(open_nearest(&learning->traits, head->over, &learning->base));
+    CARAT_TRY(tuning_open_shipped(&learning->traits, head->over, &learning->base));
     if (!learning->base) {
         return fail(CARAT_INVALID_ARGUMENT,
                     "the table adds to that of %s, but the library has none for a device like this one",
@@ -572,9 +563,7 @@ static carat_status learn_ways(struct learning *learning, struct tuning_table *t
         return fail(CARAT_OUT_OF_HOST_MEMORY, "no memory for a tuning table");
     }
     table->ways = ways;
-    if (table->base && table->base->ways) {
-        ways_lie_over(ways, table->base->ways);
-    }
+    lie_over(table, table->base);
     return CARAT_OK;
 }
 
@@ -638,7 +627,10 @@ bool tuning_knows(const struct tuning_table *table, const struct kernel *kernel)
     return known || (table->base && tuning_knows(table->base, kernel));
 }
 
-const struct ways *tuning_ways(const struct tuning_table *table) { return table->ways; }
+const struct ways *tuning_ways(const struct tuning_table *table)
+{
+    return !table->ways && table->base ? tuning_ways(table->base) : table->ways;
+}
 
 const struct trees *tuning_trees(const struct tuning_table *table)
 {

@@ -182,8 +182,8 @@ const struct tuning_axes *tuning_axes(int operation);
 /* ---- Tables as images ---- */
 
 /*
- * Writes a table that was parsed for a device, all that was learned, so that a library of the same rows can ask it where it
- * lies: to learn anew takes as long as a thousand plans. False where that fails.
+ * Writes a table that was parsed for a device, all that was learned but what it adds to, so that a library of the same rows, which
+ * has that too, can ask it where it lies: to learn anew takes as long as a thousand plans. False where that fails.
  */
 bool tuning_write_image(const struct tuning_table *table, const struct device_traits *traits, FILE *file);
 

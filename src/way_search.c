@@ -287,7 +287,7 @@ static void search_rows(struct search *search, const struct candidate *treated)
         const struct kernel *kernel = &carat_catalog[i];
         if ((search->only && kernel != search->only) || kernel->operation != OPERATION_GEMM ||
             !kernel_multiplies(kernel, search->traits, &treated->product) ||
-            (!search->forced && !search->looks_at_all && kernel_shares_nothing(kernel, &treated->product))) {
+            (!search->looks_at_all && kernel_shares_nothing(kernel, &treated->product))) {
             continue;
         }
         if (ways) {

@@ -12,7 +12,7 @@ struct search {
     const struct kernel *reduce; /* NULL where sums cannot be finished by another kernel */
     bool always_pack;            /* both A and B */
     bool forced;                 /* that row has been asked for by name */
-    bool looks_at_all;           /* also at rows that are not worth a look */
+    bool looks_at_all;           /* also at rows that are not worth a look: kernel_shares_nothing() */
     bool limited;                /* to so much workspace as most_workspace() says */
     struct candidate best;       /* kernel NULL: none so far */
     struct candidate best_timed; /* of those timed of this very problem, and those that no survey comes to */

@@ -116,7 +116,8 @@ struct ways {
     const struct sample *samples;     /* by bucket, then by spot */
     const struct bucket *buckets;     /* by number */
     void *memory;                     /* in which all that is; NULL: it lies in an image */
-    int32_t *twins;                   /* of each row of the catalogue */
+    const int32_t *twins;             /* of each row of the catalogue */
+    int32_t *made_twins;              /* the same; NULL: they lie in an image */
     bool leaves_out;                  /* the problem itself */
     bool takes_no_word;               /* of what was timed of it */
     float trait_distance[WAY_TRAITS]; /* squared, by what two places do not have in common */
@@ -177,25 +178,10 @@ static struct spot spot_at(const struct way_place *place)
 
 /* ---- Learning ---- */
 
-struct ways *ways_open(void)
+static struct ways *ways_without_twins(void)
 {
     struct ways *ways = calloc(1, sizeof(*ways));
-    if (!ways) {
-        return NULL;
-    }
-    ways->twins = calloc((size_t)carat_catalog_count + 1, sizeof(*ways->twins));
-    if (!ways->twins) {
-        free(ways);
-        return NULL;
-    }
-    for (int i = 0; i < carat_catalog_count; i++) {
-        int twin = 0;
-        while (twin < i && !are_twins(&carat_catalog[twin], &carat_catalog[i])) {
-            twin++;
-        }
-        ways->twins[i] = twin;
-    }
-    for (unsigned differing = 0; differing < WAY_TRAITS; differing++) {
+    for (unsigned differing = 0; ways && differing < WAY_TRAITS; differing++) {
         int layouts = !!(differing & WAY_TRANS_A) + !!(differing & WAY_TRANS_B);
         int offs = !!(differing & WAY_OFF_A) + !!(differing & WAY_OFF_B) + !!(differing & WAY_OFF_D);
         ways->trait_distance[differing] =
@@ -204,12 +190,30 @@ struct ways *ways_open(void)
     return ways;
 }
 
+struct ways *ways_open(void)
+{
+    struct ways *ways = ways_without_twins();
+    int32_t *twins = ways ? calloc((size_t)carat_catalog_count + 1, sizeof(*twins)) : NULL;
+    if (!twins) {
+        free(ways);
+        return NULL;
+    }
+    for (int i = 0; i < carat_catalog_count; i++) {
+        while (twins[i] < i && !are_twins(&carat_catalog[twins[i]], &carat_catalog[i])) {
+            twins[i]++;
+        }
+    }
+    ways->twins = twins;
+    ways->made_twins = twins;
+    return ways;
+}
+
 void ways_close(struct ways *ways)
 {
     if (ways) {
         free(ways->loose);
         free(ways->memory);
-        free(ways->twins);
+        free(ways->made_twins);
     }
     free(ways);
 }
@@ -367,7 +371,16 @@ bool ways_sort(struct ways *ways)
     return memory != NULL;
 }
 
-void ways_lie_over(struct ways *ways, const struct ways *others) { ways->under = others; }
+void ways_lie_over(struct ways *ways, const struct ways *others)
+{
+    int layers = 1;
+    ways->under = others;
+    for (; others; others = others->under) {
+        layers++;
+    }
+    assert(layers <= MOST_LAYERS);
+    (void)layers;
+}
 
 void ways_leave_out(struct ways *ways) { ways->leaves_out = true; }
 
@@ -431,11 +444,20 @@ void ways_look_up(const struct ways *ways, const struct kernel *kernel, const st
     near->place = *place;
     near->count = -1;
     near->layer_count = 0;
-    struct spot sought = spot_at(place);
-    for (const struct ways *layer = ways; layer && near->layer_count < MOST_LAYERS; layer = layer->under) {
-        look_up_layer(layer, bucket_of(ways, kernel, place->packs), &sought, !ways->leaves_out,
-                      &near->layers[near->layer_count++]);
+    near->known = 0;
+    near->usual = 0;
+    if (!ways) {
+        return;
     }
+    struct spot sought = spot_at(place);
+    int number = bucket_of(ways, kernel, place->packs);
+    float sum = 0;
+    for (const struct ways *layer = ways; layer && near->layer_count < MOST_LAYERS; layer = layer->under) {
+        look_up_layer(layer, number, &sought, !ways->leaves_out, &near->layers[near->layer_count++]);
+        near->known += layer->count;
+        sum += (float)layer->count * layer->usual;
+    }
+    near->usual = near->known >= LEAST_USUAL ? sum / (float)near->known : 0;
 }
 
 /* The group of ways with so many parts; the last one, where there are more than there is room for. */
@@ -506,29 +528,6 @@ static void gather(struct ways_near *near)
     }
 }
 
-/* Whether others say how long ways usually take. */
-static bool is_usual_known(const struct ways_near *near)
-{
-    int known = 0;
-    for (int i = 0; i < near->layer_count; i++) {
-        known += near->layers[i].ways->count;
-    }
-    return known >= LEAST_USUAL;
-}
-
-/* What is to be expected, as a residual, where nothing is near. */
-static float usual_at(const struct ways_near *near)
-{
-    float known = 0;
-    float sum = 0;
-    for (int i = 0; i < near->layer_count; i++) {
-        const struct ways *ways = near->layers[i].ways;
-        known += (float)ways->count;
-        sum += (float)ways->count * ways->usual;
-    }
-    return known >= LEAST_USUAL ? sum / known : 0;
-}
-
 double ways_factor(struct ways_near *near, int parts, bool shares)
 {
     if (near->ways && near->count < 0) {
@@ -536,7 +535,7 @@ double ways_factor(struct ways_near *near, int parts, bool shares)
     }
     float here = log2f((float)parts);
     float weights[2] = {[FAR] = DOUBT_FAR, [NEAR] = DOUBT_NEAR};
-    float sums[2] = {[FAR] = DOUBT_FAR * usual_at(near), [NEAR] = 0};
+    float sums[2] = {[FAR] = DOUBT_FAR * near->usual, [NEAR] = 0};
     for (int i = 0; i < near->count; i++) {
         if (near->groups[i].shares == shares) {
             float along = PARTS_SCALE * (near->groups[i].parts_log - here);
@@ -548,14 +547,14 @@ double ways_factor(struct ways_near *near, int parts, bool shares)
         }
     }
     float expected = sums[FAR] / weights[FAR];
-    float caution = is_usual_known(near) ? CAUTION / (CAUTION_WEIGHT + weights[NEAR]) : 0;
+    float caution = near->known >= LEAST_USUAL ? CAUTION / (CAUTION_WEIGHT + weights[NEAR]) : 0;
     return exp((double)(caution + (DOUBT_NEAR * expected + sums[NEAR]) / weights[NEAR]));
 }
 
 double ways_least_factor(const struct ways_near *near, bool shares)
 {
     /* Means of what is there and of what is usual; a little less, as they are rounded. */
-    float least = fminf(0, usual_at(near));
+    float least = fminf(0, near->usual);
     for (int i = 0; i < near->layer_count; i++) {
         const struct bucket *bucket = near->layers[i].buckets[shares];
         least = fminf(least, bucket ? bucket->least : 0);
@@ -605,25 +604,34 @@ struct image_head {
     int32_t spots;
     int32_t count;
     int32_t buckets;
+    int32_t rows;
     float usual;
 };
 
 bool ways_write(const struct ways *ways, FILE *file)
 {
-    const struct image_head head = {ways->spot_count, ways->count, ways->bucket_count, ways->usual};
-    return fwrite(&head, sizeof(head), 1, file) == 1 && fwrite(ways->spots, sorted_bytes(ways), 1, file) == 1;
+    const struct image_head head = {.spots = ways->spot_count,
+                                    .count = ways->count,
+                                    .buckets = ways->bucket_count,
+                                    .rows = carat_catalog_count,
+                                    .usual = ways->usual};
+    size_t rows = (size_t)carat_catalog_count;
+    return fwrite(&head, sizeof(head), 1, file) == 1 &&
+           fwrite(ways->twins, sizeof(*ways->twins), rows, file) == rows &&
+           fwrite(ways->spots, sorted_bytes(ways), 1, file) == 1;
 }
 
 struct ways *ways_of_image(const unsigned char *image)
 {
-    struct ways *ways = ways_open();
+    struct ways *ways = ways_without_twins();
     const struct image_head *head = (const struct image_head *)image;
     if (ways) {
         ways->spot_count = head->spots;
         ways->count = head->count;
         ways->bucket_count = head->buckets;
         ways->usual = head->usual;
-        place_sorted(ways, head + 1);
+        ways->twins = (const int32_t *)(head + 1);
+        place_sorted(ways, ways->twins + head->rows);
     }
     return ways;
 }

@@ -65,25 +65,31 @@ int ways_row(const struct ways *ways, const struct kernel *kernel);
 bool ways_sort(struct ways *ways);
 
 /*
- * From now on what others know counts too. Both have to be sorted, and the others to stay. What was timed of a problem there counts
- * as timed here where the same way was not timed of it here.
+ * From now on what others know counts too. Both have to be sorted, the others to stay, and layers to be no more than MOST_LAYERS.
+ * What was timed of a problem there counts as timed here where the same way was not timed of it here; near to others are both.
  */
 void ways_lie_over(struct ways *ways, const struct ways *others);
 
 /*
- * From now on, what was measured of a problem says nothing of the same one: so who has no device can judge what is
- * learned by what it says of the problems that were measured.
+ * From now on, what was measured of a problem, here or in what lies under it, says nothing of the same one: so who has no device
+ * can judge what is learned by what it says of the problems that were measured.
  */
 void ways_leave_out(struct ways *ways);
 
-/* From now on, what was timed of a problem is no more than near to the same one: it was timed on another device. */
+/*
+ * From now on, what was timed of a problem here, and not in what lies over it or under it, is no more than near to the same one: it
+ * was timed on another device.
+ */
 void ways_take_no_word(struct ways *ways);
 
 /*
  * What was measured near a place of a row. Looked up, it knows what was timed of the very problem; what lies beside that is
  * gathered when it is first asked for.
  */
-enum { MOST_NEAR_GROUPS = 512, MOST_LAYERS = 4 };
+enum {
+    MOST_NEAR_GROUPS = 512,
+    MOST_LAYERS = 3
+}; /* a table of one's own, over one of the library's, over another */
 struct bucket;
 struct ways_near {
     const struct ways *ways; /* NULL: nothing is near */
@@ -96,7 +102,9 @@ struct ways_near {
         int there[2][2]; /* where in them the very problem's begin and end */
     } layers[MOST_LAYERS];
     int layer_count;
-    int count; /* of groups; below 0: not gathered yet */
+    int known;   /* samples in all layers */
+    float usual; /* the mean of their residuals */
+    int count;   /* of groups; below 0: not gathered yet */
     struct {
         int parts;
         bool shares;
@@ -127,7 +135,7 @@ bool ways_know_problem(const struct ways_near *near);
 
 /* ---- As an image ---- */
 
-/* Writes sorted ways, without those on which they lie, so that the same program reads them where they are; false where that fails. */
+/* Writes sorted ways, without what lies under them, so that the same program reads them where they are; false where that fails. */
 bool ways_write(const struct ways *ways, FILE *file);
 
 /* Ways that lie in an image, which has to stay; NULL without memory. */

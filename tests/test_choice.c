@@ -34,21 +34,22 @@ struct table_case {
 
 static const struct table_case tables[] = {
     /*
-     * Of 16-bit types, tf32, 8-bit floats and s8 nearly all of its shapes of up to 30 us were timed in one day, at its end, in a cache
-     * that knows nothing of them, with all rows that there are; what comes before is older, and knows the younger rows in part.
+     * Of 16-bit types, tf32, 8-bit floats and s8 nearly all of its shapes of up to 30 us were timed in one day, at its end,
+     * in a cache that knows nothing of them, with all rows that there are; what comes before is older, and knows the younger
+     * rows in part.
      */
     {TUNING "/nvidia-h200.txt", "NVIDIA H200", true, 1000, 1.07, 1.55, 1.6, 0.1, 1.021, 0.07},
     /*
      * Nearly all of its shapes of up to 30 us have been timed anew in a cache that knows nothing of them, with the rows as they were
      * then. After came 64 x 128 for 8-bit operands that lie across k, and clusters that share the rows, or both operands: with these
-     * the larger ones of 16-bit types and half of the others of TN have been timed once more. Of rows that are only plain those of
-     * 2026-11-27 have been timed on an H200 alone, of 1,600 shapes.
+     * the larger ones of 16-bit types and half of the others of TN have been timed once more. Most rows that are only plain
+     * have been timed on an H200 alone.
      */
     {TUNING "/nvidia-h100-80gb-hbm3.txt", "NVIDIA H100 80GB HBM3", true, 400, 1.09, 1.65, 1.95, 0.11, 1.02,
      0.07},
 };
 
-enum { MOST_WAYS = 64, MOST_ROWS = 1024 };
+enum { MOST_WAYS = 128, MOST_ROWS = 1024 };
 
 /* What the choices of all shapes so far took, over the best way that was measured. */
 struct judged {
@@ -63,7 +64,7 @@ struct judged {
     int unknown;    /* choices of rows that are younger than the table, of which it cannot judge */
     double sum;
     double sum_measured; /* of the choices that were measured alone */
-    double ratios[20000];
+    double ratios[40000];
 };
 
 static bool is_way(const struct tuning_line *line, const struct candidate *way, const char marks[2])

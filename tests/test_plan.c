@@ -1003,6 +1003,32 @@ static carat_gemm_problem plain_problem(const struct kernel *row)
     return p;
 }
 
+static void count_ways(void *context, const struct candidate *way)
+{
+    const struct kernel *row = catalog_find("wgmma_bf16_tn_256x128_c2");
+    *(int *)context += way->kernel == row;
+}
+
+/* Rows in clusters whose tiles a product leaves empty are not looked at, but by those who ask for them. */
+static void rows_that_share_nothing_are_shown_by_name(void **state)
+{
+    (void)state;
+    const struct kernel *row = catalog_find("wgmma_bf16_tn_256x128_c2");
+    for (int m = 16; m <= 1024; m *= 64) {
+        carat_gemm_problem described = carat_gemm_describe(CARAT_BF16, m, 1024, 1024);
+        struct problem problem;
+        int of_all = 0;
+        int of_row = 0;
+        described.order = CARAT_COLUMN_MAJOR;
+        described.op_a = CARAT_TRANSPOSE;
+        assert_int_equal(problem_check(&described, &problem), CARAT_OK);
+        plan_visit(&h200, &problem, count_ways, &of_all);
+        plan_visit_row(&h200, &problem, row, count_ways, &of_row);
+        assert_int_equal(kernel_shares_nothing(row, &problem), m == 16);
+        assert_true(of_row > 0 && (m == 16 ? of_all == 0 : of_all == of_row));
+    }
+}
+
 /* What a row that is only plain takes another row stands in for, and it takes nothing else; its twin of 16 bits is as it is. */
 static void rows_that_are_only_plain_have_one_that_stands_in(void **state)
 {
@@ -1557,7 +1583,7 @@ static void messages_belong_to_threads(void **state)
 
 int main(void)
 {
-    struct CMUnitTest tests[29 + 2 * TYPES];
+    struct CMUnitTest tests[30 + 2 * TYPES];
     static char names[2 * TYPES][60];
     int count = 0;
     for (int t = 0; t < TYPES; t++) {
@@ -1576,6 +1602,7 @@ int main(void)
     tests[count++] = (struct CMUnitTest)cmocka_unit_test(tiny_sums_are_brief);
     tests[count++] = (struct CMUnitTest)cmocka_unit_test(small_thin_products_come_at_once);
     tests[count++] = (struct CMUnitTest)cmocka_unit_test(large_sums_of_f32_are_split);
+    tests[count++] = (struct CMUnitTest)cmocka_unit_test(rows_that_share_nothing_are_shown_by_name);
     tests[count++] = (struct CMUnitTest)cmocka_unit_test(rows_that_are_only_plain_have_one_that_stands_in);
     tests[count++] = (struct CMUnitTest)cmocka_unit_test(planes_are_refused_what_they_lose);
     tests[count++] = (struct CMUnitTest)cmocka_unit_test(short_workspace_is_kept_to);

@@ -209,37 +209,52 @@ static const struct device_traits h200 = {.kind = CARAT_DEVICE_CUDA,
                                           .shared_bytes = 232448,
                                           .name = "NVIDIA H200"};
 
-/* What the build learned is what this program learns. */
+/* What the build learned is what this program learns, of a table by itself and of one that adds to another. */
 static void shipped_images_are_of_the_tables(void **state)
 {
     (void)state;
-    static const char path[] = TUNING "/nvidia-h200.txt";
-    const struct device_traits traits = h200;
-    struct tuning_table *shipped;
-    struct tuning_table *learned;
-    char *text;
-    size_t length;
+    static const struct {
+        const char *path;
+        const char *device;
+        const char *over;
+        int memory; /* as in the head */
+    } cases[] = {{TUNING "/nvidia-h200.txt", "NVIDIA H200", NULL, 0},
+                 {TUNING "/nvidia-h100-80gb-hbm3.txt", "NVIDIA H100 80GB HBM3", "NVIDIA H200", 3352}};
     unsetenv("CARAT_TUNING");
-    assert_int_equal(tuning_open(&traits, &shipped), CARAT_OK);
-    assert_int_equal(tuning_load(path, &text, &length), CARAT_OK);
-    assert_int_equal(tuning_parse(&traits, path, text, length, &learned), CARAT_OK);
-    free(text);
-    assert_true(shipped && learned);
-    assert_true(tuning_trees(shipped) && !tuning_trees(learned)); /* those take the build's time */
-    int differing = 0; /* from 1, so that there is something to say at all */
-    for (unsigned i = 0; i < 20000; i++) {
-        const struct kernel *kernel = &carat_catalog[i * 7919U % (unsigned)carat_catalog_count];
-        if (kernel->operation == OPERATION_GEMM) {
-            double factor = random_factor(shipped, kernel, i * 104729U);
-            assert_true(fabs(random_factor(learned, kernel, i * 104729U) / factor - 1) < 1e-5);
-            differing += fabs(factor - 1) > 1e-3;
+    for (int c = 0; c < 2; c++) {
+        struct device_traits traits = h200;
+        struct tuning_table *shipped;
+        struct tuning_table *learned;
+        char *text;
+        size_t length;
+        traits.name = cases[c].device;
+        traits.memory_promised = memory_share_of(cases[c].memory, 1980, traits.multiprocessors);
+        assert_int_equal(tuning_open(&traits, &shipped), CARAT_OK);
+        assert_int_equal(tuning_load(cases[c].path, &text, &length), CARAT_OK);
+        assert_int_equal(tuning_parse(&traits, cases[c].path, text, length, &learned), CARAT_OK);
+        free(text);
+        assert_true(shipped && learned);
+        /* Trees take the build's time: who reads a text has those of the table to which it adds, or none. */
+        assert_true(tuning_trees(shipped) && !tuning_trees(learned) == !cases[c].over);
+        int differing = 0; /* from 1, so that there is something to say at all */
+        for (unsigned i = 0; i < 20000; i++) {
+            const struct kernel *kernel = &carat_catalog[i * 7919U % (unsigned)carat_catalog_count];
+            if (kernel->operation == OPERATION_GEMM) {
+                double factor = random_factor(shipped, kernel, i * 104729U);
+                assert_true(fabs(random_factor(learned, kernel, i * 104729U) / factor - 1) < 1e-5);
+                differing += fabs(factor - 1) > 1e-3;
+            }
         }
+        assert_true(differing > 5000);
+        const struct tuning_table *both[] = {shipped, learned};
+        for (int i = 0; i < 2; i++) {
+            const char *relative = tuning_relative(both[i]);
+            assert_true(cases[c].over ? relative && strcmp(relative, cases[c].over) == 0 : !relative);
+            assert_int_equal(tuning_adds(both[i]), cases[c].over != NULL);
+        }
+        tuning_close(learned);
+        tuning_close(shipped);
     }
-    assert_true(differing > 5000);
-    assert_null(tuning_relative(shipped));
-    assert_null(tuning_relative(learned));
-    tuning_close(learned);
-    tuning_close(shipped);
 }
 
 /* The best way of a column-major TN product of bf16, and the plan. */
@@ -385,15 +400,15 @@ static void no_better_way_is_passed_over(void **state)
 
 /* ---- Tables that add to others ---- */
 
-#define OVER_HEAD "carat-tuning 1\ndevice %s\nover NVIDIA H200\nmultiprocessors 132\nclock 1980\n"
+#define OVER_HEAD "carat-tuning 1\ndevice %s\nover %s\nmultiprocessors 132\nclock 1980\n"
 #define OWN_SHAPE "shape bf16 TN 3000 300 5000\n"
 
 /* A table of a device's own that adds to the library's; the device plans by it from then on. */
-static struct tuning_table *add_to_library(struct device_traits *device, const char *lines)
+static struct tuning_table *add_to_library(struct device_traits *device, const char *over, const char *lines)
 {
     char text[2000];
     struct tuning_table *table;
-    snprintf(text, sizeof(text), OVER_HEAD "%s", device->name, lines);
+    snprintf(text, sizeof(text), OVER_HEAD "%s", device->name, over, lines);
     if (tuning_parse(device, "file", text, strlen(text), &table) != CARAT_OK) {
         fail_msg("%s", carat_last_message());
     }
@@ -402,7 +417,10 @@ static struct tuning_table *add_to_library(struct device_traits *device, const c
     return table;
 }
 
-/* What is timed here is taken at its word, and of all else is known what the library knows; on whatever device. */
+/*
+ * What is timed here is taken at its word, and of all else is known what the library knows; on whatever device, and also where the
+ * library's table itself adds to another.
+ */
 static void own_times_come_first(void **state)
 {
     (void)state;
@@ -410,10 +428,12 @@ static void own_times_come_first(void **state)
         const char *name;
         int multiprocessors;
         int memory;
-    } devices[] = {{"NVIDIA H200", 132, 4917},
-                   {"Another Hopper", 132, 4300},
-                   {"A smaller Hopper", 114, 3800},
-                   {"A quicker Hopper", 100, 5000}};
+        const char *over;
+    } devices[] = {{"NVIDIA H200", 132, 4917, "NVIDIA H200"},
+                   {"Another Hopper", 132, 4300, "NVIDIA H200"},
+                   {"A smaller Hopper", 114, 4500, "NVIDIA H200"},
+                   {"A quicker Hopper", 100, 5000, "NVIDIA H200"},
+                   {"NVIDIA H100 80GB HBM3", 132, 3352, "NVIDIA H100 80GB HBM3"}};
     static const char lines[] =
         OWN_SHAPE "way wgmma_bf16_tn_64x16 -- 1 60.0\nway wgmma_bf16_tn_128x16 -- 1 57.0\n"
                   "way wgmma_bf16_tn_128x64 -- 1 27.0\nway thin_bf16_32x16 -- 1 120.0\n"
@@ -429,11 +449,12 @@ static void own_times_come_first(void **state)
         device.memory_promised = memory_share_of(devices[i].memory, 1980, device.multiprocessors);
         struct device_traits library = device;
         struct tuning_table *shipped;
-        struct tuning_table *table = add_to_library(&device, lines);
+        bool has_layers = strcmp(devices[i].over, h200.name) != 0;
+        struct tuning_table *table = add_to_library(&device, devices[i].over, lines);
         assert_int_equal(tuning_open_shipped(&library, NULL, &shipped), CARAT_OK);
         tuning_apply(shipped, &library);
-        assert_string_equal(tuning_device(table), "NVIDIA H200");
-        assert_true(tuning_adds(table) && !tuning_adds(shipped));
+        assert_string_equal(tuning_device(table), devices[i].over);
+        assert_true(tuning_adds(table) && tuning_adds(shipped) == has_layers);
         assert_true(device.memory_share == library.memory_share);
         assert_int_equal(tuning_relative(table) != NULL, relative);
 
@@ -464,14 +485,14 @@ static void own_times_replace_the_librarys(void **state)
     char lines[200];
     unsetenv("CARAT_TUNING");
     relative.name = "Another Hopper";
-    struct tuning_table *table = add_to_library(&relative, "");
+    struct tuning_table *table = add_to_library(&relative, h200.name, "");
     struct candidate before = best_of(&relative, 4096, 4096, 4096, &plan);
     assert_true(before.timed);
     tuning_close(table);
     relative.memory_share = 0;
     snprintf(lines, sizeof(lines), "shape bf16 TN 4096 4096 4096\nway %s -- %s 1.0\n", before.kernel->name,
              before.stream_tiles > 0 ? "shared" : "1");
-    table = add_to_library(&relative, lines);
+    table = add_to_library(&relative, h200.name, lines);
     struct candidate after = best_of(&relative, 4096, 4096, 4096, &plan);
     assert_ptr_equal(after.kernel, before.kernel);
     assert_true(after.timed && fabs(after.cycles / 1980 - 1) < 2e-4); /* ways are kept in 16 bits */
@@ -490,7 +511,7 @@ static void tables_add_to_what_is_there(void **state)
     /* The grids of rows that the library has times of are the library's. */
     struct tuning_table *shipped;
     assert_int_equal(tuning_open_shipped(&h200, NULL, &shipped), CARAT_OK);
-    table = add_to_library(&device, grid);
+    table = add_to_library(&device, h200.name, grid);
     const struct kernel *row = NULL;
     for (int i = 0; i < carat_catalog_count; i++) {
         row = strcmp(carat_catalog[i].name, ROW) == 0 ? &carat_catalog[i] : row;
@@ -508,7 +529,7 @@ static void tables_add_to_what_is_there(void **state)
     assert_null(table);
     device = h200;
     device.compute_capability = 80;
-    snprintf(text, sizeof(text), OVER_HEAD, "NVIDIA H200");
+    snprintf(text, sizeof(text), OVER_HEAD, "NVIDIA H200", "NVIDIA H200");
     assert_no_table(tuning_parse(&device, "file", text, strlen(text), &table), "adds to that of NVIDIA H200");
     /* Of another device than this it says nothing, and is not asked what it adds to. */
     snprintf(text, sizeof(text), "carat-tuning 1\ndevice Other\nover NVIDIA V100\nclock 1980\n%s", grid);

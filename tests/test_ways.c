@@ -226,6 +226,7 @@ static void what_lies_under_gives_way(void **state)
         assert_true(ways_add(under, row("simt_f32_32x32"), &here, 2, false, 3));
         assert_true(ways_add(under, row("simt_f32_32x32"), &other, 4, false, 5));
         assert_true(ways_add(under, row("simt_f32_64x64"), &here, 4, true, 7));
+        assert_true(ways_add(under, row("simt_f32_128x128"), &here, 4, false, 0.5));
         assert_true(ways_add(ways, row("simt_f32_32x32"), &here, 4, false, 2));
         assert_true(ways_sort(under) && ways_sort(ways));
         ways_look_up(ways, row("simt_f32_64x64"), &here, &near);
@@ -239,12 +240,14 @@ static void what_lies_under_gives_way(void **state)
         assert_true(fabs(factor / 2 - 1) < ROUNDED);
         assert_int_equal(ways_timed(&near, 2, false, &factor), word);
         assert_true(ways_factor(&near, 2, false) > 1.5); /* it is near all the same */
-        assert_true(ways_least_factor(&near, false) < 1);
         ways_look_up(ways, row("simt_f32_32x32"), &other, &near);
         assert_int_equal(ways_timed(&near, 4, false, &factor), word);
         ways_look_up(ways, row("simt_f32_64x64"), &here, &near);
         assert_int_equal(ways_timed(&near, 4, true, &factor), word);
         assert_int_equal(ways_know_problem(&near), word);
+        ways_look_up(ways, row("simt_f32_128x128"), &here, &near);
+        double least = ways_least_factor(&near, false);
+        assert_true(least < 0.5 + ROUNDED && least <= ways_factor(&near, 4, false));
         ways_leave_out(ways);
         ways_look_up(ways, row("simt_f32_32x32"), &here, &near);
         assert_false(ways_timed(&near, 4, false, &factor) || ways_know_problem(&near));

@@ -548,12 +548,6 @@ static void check_row(const struct kernel *row)
 static void check_rows(void)
 {
     const struct kernel *from = option.from ? catalog_find(option.from) : carat_catalog;
-    if (!from) {
-        begin_group();
-        failed("there is no row %s", option.from);
-        end_group("rows");
-        return;
-    }
     for (const struct kernel *row = from; row < carat_catalog + carat_catalog_count; row++) {
         /* A row that rescues multiplies nothing by itself: those with planes bring it along. */
         bool multiplies = row->operation == OPERATION_GEMM || row->operation == OPERATION_LADDER;
@@ -1480,6 +1474,10 @@ static bool read_options(int argc, char **argv)
             return false;
         }
         i++;
+    }
+    if (option.from && (option.only || !catalog_find(option.from))) {
+        fprintf(stderr, "gpu_check: --from wants a row of the catalogue, and no --only beside it\n");
+        return false;
     }
     return true;
 }

@@ -521,7 +521,7 @@ static carat_status choose_of_row(const struct lane *lane, const struct problem 
     const struct device_traits *traits = &lane->device->traits;
     struct candidate way;
     return find(traits, problem, lane->trial.row, &way) ? plan_of_candidate(traits, problem, &way, plan)
-                                                        : CARAT_UNSUPPORTED;
+                                                        : fail(CARAT_UNSUPPORTED, "there is no such way");
 }
 
 /* Makes the plan of the trial that was placed, where it is not the library's choice. */
