@@ -32,7 +32,7 @@ double way_factor(struct ways_near *near, struct candidate *candidate, double fo
  * How much longer than its cycles, by all that was measured near, a way takes by what the table's trees say; never less than
  * LEAST_BY_TREES times as long. 1 where there are none, and of a way that was timed itself.
  */
-#define LEAST_BY_TREES 0.85
+#define LEAST_BY_TREES 0.75
 double tree_factor(const struct device_traits *traits, const struct problem *p,
                    const struct candidate *candidate);
 

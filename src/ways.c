@@ -16,7 +16,7 @@
  * far apart are layouts, and problems whose operands or result begin at 16 bytes and those that begin anywhere. What is
  * far says roughly what is to be expected, and what is near what differs from that.
  */
-static const float REACH_NEAR = 1.25F;
+static const float REACH_NEAR = 1;
 enum { FAR_TO_NEAR = 2 }; /* how much farther what is far reaches: see near_weight() */
 static const float AXIS_SCALES[4] = {0.7F, 0.7F, 1, 0.25F};
 static const float PARTS_SCALE = 3;

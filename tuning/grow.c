@@ -13,12 +13,12 @@
 
 enum {
     BINS = 64,
-    LEAVES = 255,
+    LEAVES = 511,
     LEAST_LESSONS = 20, /* of a leaf */
     MOST_SEEN = 20000,  /* values by which bins are chosen */
     NODES = 2 * LEAVES - 1,
 };
-static const float RATE = 0.1F;    /* so much of what a leaf has left is learned at a time */
+static const float RATE = 0.2F;    /* so much of what a leaf has left is learned at a time */
 static const double RESTRAINT = 1; /* lessons that weigh in each leaf, which have nothing left over */
 
 /* What the lessons of a leaf have in a bin. */
