@@ -200,7 +200,7 @@ static carat_status record(struct stage *stage, const struct workload *workload,
     return status == CARAT_DEVICE_LOST ? status : CARAT_OK;
 }
 
-/* Runs the quickest of long products for a while, and tries it for nothing: the trial behind such a while takes some 100 us more. */
+/* Runs the quickest of long products for a while, and tries it for nothing: what came first behind such a while stood out as slow. */
 static carat_status warm_up(struct stage *stage, const struct workload *workload, struct runner *runners,
                             int count)
 {
