@@ -25,6 +25,7 @@
 #include "statistics.h"
 #include "summary.h"
 #include "survey.h"
+#include "tune.h"
 
 /* ---- Statistics ---- */
 
@@ -220,6 +221,42 @@ static void random_shapes_are_even_on_a_logarithmic_scale(void **state)
 static bool same_sides(const struct shape *x, const struct shape *y)
 {
     return x->m == y->m && x->n == y->n && x->k == y->k;
+}
+
+/* What the library chooses is the first of the ways that are tried, once, whatever its parts of K; the others go by what they cost. */
+static void what_is_chosen_is_tried_first(void **state)
+{
+    (void)state;
+    const struct device_traits traits = {.kind = CARAT_DEVICE_CUDA,
+                                         .compute_capability = 90,
+                                         .multiprocessors = 132,
+                                         .shared_bytes = 232448,
+                                         .name = "A Hopper"};
+    const struct tune_options how = {.slack = 1.3, .most_ways = 4};
+    int odd_parts = 0;
+    for (int64_t k = 300; k < 40000; k = k * 7 / 5) {
+        carat_gemm_problem described = carat_gemm_describe(CARAT_BF16, 60, 200, k);
+        struct problem problem;
+        struct candidate choice;
+        struct tuning list;
+        assert_int_equal(problem_check(&described, &problem), CARAT_OK);
+        problem_simplify(&problem);
+        assert_true(plan_best(&traits, &problem, &choice));
+        assert_int_equal(tune_list(&traits, &problem, &how, &list), CARAT_OK);
+        const struct candidate *first = &list.ways[0].way;
+        assert_true(first->kernel == choice.kernel && first->parts == choice.parts &&
+                    first->stream_tiles == choice.stream_tiles && first->cycles == choice.cycles);
+        for (int i = 1; i < list.count; i++) {
+            const struct candidate *way = &list.ways[i].way;
+            assert_true(i == 1 || list.ways[i - 1].way.cycles <= way->cycles);
+            assert_false(way->kernel == first->kernel && way->parts == first->parts &&
+                         way->packs_a == first->packs_a && way->packs_b == first->packs_b &&
+                         way->stream_tiles == first->stream_tiles && way->pack == first->pack);
+        }
+        odd_parts += choice.parts > 4 && choice.parts % 2;
+        tuning_free(&list);
+    }
+    assert_true(odd_parts > 0);
 }
 
 /* What a table learns from: other shapes than those that the bench draws, and many that are like a program's. */
@@ -1422,6 +1459,7 @@ int main(void)
         cmocka_unit_test(fast_types_are_read),
         cmocka_unit_test(eight_bit_floats_are_measured_both_ways),
         cmocka_unit_test(random_shapes_are_even_on_a_logarithmic_scale),
+        cmocka_unit_test(what_is_chosen_is_tried_first),
         cmocka_unit_test(shapes_to_tune_with_are_drawn),
         cmocka_unit_test(no_side_is_longer_than_asked_for),
         cmocka_unit_test(wrong_shape_lines_are_refused_with_their_place),
