@@ -33,14 +33,6 @@ struct surveyor {
     struct ways_totals *totals;
 };
 
-static bool is_same_row(const struct problem *problem, const struct candidate *x, const struct candidate *y)
-{
-    char marks[2][2];
-    plan_marks(problem, x, marks[0]);
-    plan_marks(problem, y, marks[1]);
-    return x->kernel == y->kernel && memcmp(marks[0], marks[1], sizeof(marks[0])) == 0;
-}
-
 /* Moves way i of a list to its beginning, behind the `kept` that are there. */
 static void keep(struct tuning *list, int kept, int i)
 {
@@ -56,7 +48,7 @@ static void pick(const struct problem *problem, uint64_t luck, struct tuning *li
     for (int i = 0; i < list->count && kept < BEST_WAYS; i++) {
         int of_row = 0;
         for (int j = 0; j < kept; j++) {
-            of_row += is_same_row(problem, &list->ways[i].way, &list->ways[j].way);
+            of_row += tune_is_same_row(problem, &list->ways[i].way, &list->ways[j].way);
         }
         if (of_row < MOST_OF_ROW) {
             keep(list, kept++, i);

@@ -91,12 +91,17 @@ static int thin_out(struct candidate *ways, int count, const struct tune_options
     return kept;
 }
 
-static bool is_same_way(const struct candidate *x, const struct candidate *y)
+bool tune_is_same_row(const struct problem *problem, const struct candidate *x, const struct candidate *y)
 {
-    return x->kernel == y->kernel && x->pack == y->pack && x->packs_a == y->packs_a &&
-           x->packs_b == y->packs_b && x->product.trans_a == y->product.trans_a &&
-           x->product.trans_b == y->product.trans_b && x->parts == y->parts &&
-           x->stream_tiles == y->stream_tiles;
+    char marks[2][2];
+    plan_marks(problem, x, marks[0]);
+    plan_marks(problem, y, marks[1]);
+    return x->kernel == y->kernel && memcmp(marks[0], marks[1], sizeof(marks[0])) == 0;
+}
+
+static bool is_same_way(const struct problem *problem, const struct candidate *x, const struct candidate *y)
+{
+    return tune_is_same_row(problem, x, y) && x->parts == y->parts && x->stream_tiles == y->stream_tiles;
 }
 
 /* What is chosen is tried in any case: of ways that nobody tries one is soon taken for better than it is. */
@@ -108,7 +113,7 @@ static void put_choice_first(const struct device_traits *traits, const struct pr
         return;
     }
     int at = 0;
-    while (at < ways->count && !is_same_way(&ways->items[at], &choice)) {
+    while (at < ways->count && !is_same_way(problem, &ways->items[at], &choice)) {
         at++;
     }
     if (at == ways->count) {

@@ -50,9 +50,15 @@ carat_status tune_way(struct stage *stage, const struct workload *workload, cons
 carat_status tune_ways(struct stage *stage, const struct workload *workload, struct tuned_way *ways,
                        int count, double seconds, int rounds);
 
-/* The ways that tune_problem() would measure, not measured: what the library chooses, then the cheapest by the model first. tuning_free() afterwards. */
+/*
+ * The ways that tune_problem() would measure, not measured: what the library chooses, then the others, the cheapest by the model
+ * first. tuning_free() afterwards.
+ */
 carat_status tune_list(const struct device_traits *traits, const struct problem *problem,
                        const struct tune_options *options, struct tuning *tuning);
+
+/* Whether two ways to do a problem are of the same row, with the same done to A and B before. */
+bool tune_is_same_row(const struct problem *problem, const struct candidate *x, const struct candidate *y);
 
 void tuning_free(struct tuning *tuning);
 

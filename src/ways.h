@@ -86,10 +86,8 @@ void ways_take_no_word(struct ways *ways);
  * What was measured near a place of a row. Looked up, it knows what was timed of the very problem; what lies beside that is
  * gathered when it is first asked for.
  */
-enum {
-    MOST_NEAR_GROUPS = 512,
-    MOST_LAYERS = 3
-}; /* a table of one's own, over one of the library's, over another */
+enum { MOST_NEAR_GROUPS = 512 };
+enum { MOST_LAYERS = 3 }; /* a table of one's own, over one of the library's, over another */
 struct bucket;
 struct ways_near {
     const struct ways *ways; /* NULL: nothing is near */
@@ -103,7 +101,7 @@ struct ways_near {
     } layers[MOST_LAYERS];
     int layer_count;
     int known;   /* samples in all layers */
-    float usual; /* the mean of their residuals */
+    float usual; /* the mean of their residuals; 0 where they are few */
     int count;   /* of groups; below 0: not gathered yet */
     struct {
         int parts;

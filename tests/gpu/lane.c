@@ -487,28 +487,17 @@ static void visit(void *context, const struct candidate *candidate)
     }
 }
 
-/* Visits the ways of the trial's row; of all rows, where it has none. */
-static void visit_ways(const struct lane *lane, const struct problem *problem, struct pick *pick)
-{
-    const struct device_traits *traits = &lane->device->traits;
-    pick->count = 0;
-    if (lane->trial.row) {
-        plan_visit_row(traits, problem, lane->trial.row, visit, pick);
-    } else {
-        plan_visit(traits, problem, visit, pick);
-    }
-}
-
 static carat_status choose_any(const struct lane *lane, const struct problem *problem, struct plan *plan)
 {
     const struct device_traits *traits = &lane->device->traits;
     struct pick pick = {.wanted = -1};
-    visit_ways(lane, problem, &pick);
+    plan_visit_row(traits, problem, lane->trial.row, visit, &pick);
     if (pick.count == 0) {
         return fail(CARAT_UNSUPPORTED, "there is no such way");
     }
     pick.wanted = (int64_t)(lane->trial.seed % (uint64_t)pick.count);
-    visit_ways(lane, problem, &pick);
+    pick.count = 0;
+    plan_visit_row(traits, problem, lane->trial.row, visit, &pick);
     return plan_of_candidate(traits, problem, &pick.picked, plan);
 }
 
