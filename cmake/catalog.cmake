@@ -1,13 +1,13 @@
 # Reads kernels/catalog.txt, and gives
 #   carat_catalog_table(OUTPUT FILE IMAGES DIRECTORY|"" TARGETS VAR)
-# the C table of all rows, and, where nvcc is there, one fat binary a row, of rows with PLAIN=1 two; and
+# the C table of all rows, and, where nvcc is there, one fat binary a row, of rows with PLAIN=1 two, with FINISH=1 three; and
 #   carat_catalog_standin(OUTPUT FILE)
 # the same with words in the place of images, for who plans and needs no device.
 #
 # A row is: name source arch KEY=VALUE ...   A VALUE that is no number is the word KEY_VALUE.
 #
 # A row with PLAIN=1 has a second image, compiled with -DPLAIN=1: for products of which nothing is asked but their sums. One with
-# PLAIN=2 has that image alone.
+# PLAIN=2 has that image alone. One with FINISH=1 has a third, compiled with -DPLAIN=1 -DFINISHES=1: sums, bias and activations.
 
 set(CARAT_CATALOG ${PROJECT_SOURCE_DIR}/kernels/catalog.txt)
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${CARAT_CATALOG})
@@ -20,7 +20,8 @@ foreach(line IN LISTS lines)
     list(APPEND CARAT_ROWS "${row}")
 endforeach()
 
-# The constants of a row as compiler definitions: -DKEY=VALUE and -DKERNEL_NAME=name; of PLAIN nothing, which is an image's.
+# The constants of a row as compiler definitions: -DKEY=VALUE and -DKERNEL_NAME=name; of PLAIN and FINISH nothing, which
+# are an image's.
 function(carat_row_definitions row result)
     string(REPLACE "|" ";" fields "${row}")
     list(POP_FRONT fields name source arch)
@@ -35,15 +36,15 @@ function(carat_row_definitions row result)
         if(NOT value MATCHES "^[0-9]+$")
             set(value ${key}_${value})
         endif()
-        if(NOT key STREQUAL "PLAIN")
+        if(NOT key MATCHES "^(PLAIN|FINISH)$")
             list(APPEND definitions -D${key}=${value})
         endif()
     endforeach()
     set(${result} "${definitions}" PARENT_SCOPE)
 endfunction()
 
-# The C initializer of a row; image and plain_image are the symbols of its images or "".
-function(carat_row_initializer row image plain_image result)
+# The C initializer of a row; image, plain_image and finish_image are the symbols of its images or "".
+function(carat_row_initializer row image plain_image finish_image result)
     string(REPLACE "|" ";" fields "${row}")
     list(POP_FRONT fields name source arch)
     string(REGEX MATCH "^([0-9]+)(a?)$" matched "${arch}")
@@ -62,12 +63,11 @@ function(carat_row_initializer row image plain_image result)
         string(TOLOWER ${key} member)
         string(APPEND text ", .${member} = ${value}")
     endforeach()
-    if(image)
-        string(APPEND text ", .image = ${image}, .image_end = ${image}_end")
-    endif()
-    if(plain_image)
-        string(APPEND text ", .plain_image = ${plain_image}, .plain_image_end = ${plain_image}_end")
-    endif()
+    foreach(kind image plain_image finish_image)
+        if(${kind})
+            string(APPEND text ", .${kind} = ${${kind}}, .${kind}_end = ${${kind}}_end")
+        endif()
+    endforeach()
     set(${result} "${text}},\n" PARENT_SCOPE)
 endfunction()
 
@@ -136,6 +136,7 @@ function(carat_catalog_table file images targets)
         list(POP_FRONT fields name source arch)
         set(symbol "")
         set(plain_symbol "")
+        set(finish_symbol "")
         if(images)
             carat_row_gencode("${row}" gencode)
             if(gencode)
@@ -149,11 +150,16 @@ function(carat_catalog_table file images targets)
                     carat_embed_image("${name}, plain" ${images}/${name}.plain.fatbin ${source} "${gencode}"
                                       "${definitions};-DPLAIN=1" ${plain_symbol})
                 endif()
+                if("FINISH=1" IN_LIST fields)
+                    set(finish_symbol carat_finish_image_${name})
+                    carat_embed_image("${name}, finishing" ${images}/${name}.finish.fatbin ${source} "${gencode}"
+                                      "${definitions};-DPLAIN=1;-DFINISHES=1" ${finish_symbol})
+                endif()
             else()
                 list(APPEND left_out ${name})
             endif()
         endif()
-        carat_row_initializer("${row}" "${symbol}" "${plain_symbol}" text)
+        carat_row_initializer("${row}" "${symbol}" "${plain_symbol}" "${finish_symbol}" text)
         string(APPEND rows "${text}")
     endforeach()
     if(left_out)
@@ -180,6 +186,7 @@ function(carat_catalog_standin file)
         string(REGEX MATCH "^[0-9]+" least "${arch}")
         set(whole "")
         set(plain "")
+        set(finish "")
         set(kinds "")
         if(NOT "PLAIN=2" IN_LIST fields)
             set(whole image_${name})
@@ -189,7 +196,11 @@ function(carat_catalog_standin file)
             set(plain plain_image_${name})
             list(APPEND kinds plain_image)
         endif()
-        carat_row_initializer("${row}" "${whole}" "${plain}" text)
+        if("FINISH=1" IN_LIST fields)
+            set(finish finish_image_${name})
+            list(APPEND kinds finish_image)
+        endif()
+        carat_row_initializer("${row}" "${whole}" "${plain}" "${finish}" text)
         string(APPEND rows "${text}")
         foreach(kind IN LISTS kinds)
             string(APPEND images

@@ -47,6 +47,7 @@ struct kernel {
     int slices;  /* of a tile along k, each multiplied by warps of its own; 0: warps have all of k */
     int rescues; /* 1: computes what rows with planes refuse, see verdict_arguments */
     int plain; /* 1: has a second image for plain products, see kernels/gemm/wgmma_plain.h; 2: that one alone */
+    int finish; /* 1: and a third one, for products with bias, an activation or a factor */
     int stream; /* 1: clusters may share tiles' steps evenly, see tensor_gemm_arguments */
     int early;  /* 1: waits by itself for the kernels before it, so that it may be launched before they end */
     int rung;   /* of the ladder, 1 and up */
@@ -68,6 +69,8 @@ struct kernel {
     const unsigned char *image_end;
     const unsigned char *plain_image; /* the same of the second one; NULL also where there is none */
     const unsigned char *plain_image_end;
+    const unsigned char *finish_image; /* and of the third */
+    const unsigned char *finish_image_end;
 };
 
 extern const struct kernel carat_catalog[];

@@ -117,6 +117,12 @@ bool kernel_may_be_plain(const struct kernel *kernel, const struct problem *p)
            stores_plainly(kernel, p->type_cd);
 }
 
+bool kernel_may_finish(const struct kernel *kernel, const struct problem *p)
+{
+    carat_type type = kernel->element == ELEMENT_F16 ? CARAT_F16 : CARAT_BF16;
+    return kernel->finish_image && p->k > 0 && p->type_cd == type;
+}
+
 /* Of a row that has no other image; D has to lie as the engine stores it, but for its address. */
 static bool is_wholly_plain(const struct kernel *kernel, const struct problem *p)
 {

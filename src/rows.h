@@ -35,6 +35,9 @@ bool kernel_stands_in(const struct kernel *kernel, const struct kernel *other);
 /* Whether a row's plain image may do what is asked for, when alpha, beta, the scales and D's address are known. */
 bool kernel_may_be_plain(const struct kernel *kernel, const struct problem *p);
 
+/* The same of the image that finishes sums, too. */
+bool kernel_may_finish(const struct kernel *kernel, const struct problem *p);
+
 /* Elements of which bases, columns and strides of A and B must be multiples; 1 where the row takes any. */
 int64_t kernel_aligned_elements(const struct kernel *kernel, const struct problem *p);
 

@@ -73,7 +73,7 @@
  *        rows, 64 of B  g |      |      |      |     sum += g * f1 * part in the middle
  *
  * With PLAIN=1 it is a row's second image, or its only one, for products of which nothing is asked but their sums, rounded to D's usual type and
- * stored by the engine: see wgmma_plain.h.
+ * stored by the engine; with FINISHES=1 beside that also bias, an activation and a factor: see wgmma_plain.h.
  *
  * What limits it: 128 x 256 x 64 products of 16 bits are 1024 cycles of the tensor unit, for which 32 KB come
  * from the L2 cache; where all units run, the device's power.
@@ -260,6 +260,9 @@ static_assert(PLANES == 1 || ROW_SHARERS == 1, "a tile's part beyond D is one al
 static_assert(!SCALED || (WGMMA_N % BLOCK_SIDE == 0 && BLOCKS_OF_TILE <= FACTORS),
               "scaled blocks lie in one tile each");
 static_assert(TILE_ROWS == 64 * CONSUMERS_OF_TILE, "a consumer has 64 rows");
+#if FINISHES && (!PLAIN || ELEMENT == ELEMENT_F32 || ELEMENT == ELEMENT_S8 || TURNS || SHARES_K || ROWS_IN_PAIRS)
+#error "tiles are finished of 16-bit results that a thread has next to each other, as soon as both consumers have summed them"
+#endif
 #if TURNS && (STREAM || PLANES > 1 || MOVES_SUMS || FETCHES_ROWS || CONSUMERS < 2)
 #error "whole tiles alone are taken in turn, of sums that stay where they are"
 #endif
@@ -757,6 +760,12 @@ typedef struct consumer_state {
 
 #define BIAS_IS_DUE (1u << 8) /* it has to be asked for */
 #define BIAS_COMES (1u << 10) /* it has been, and has to be put into shared memory */
+/* Whether it is asked for behind the last piece, and put in its place behind the tile's last instruction, not as early as can be. */
+#if FINISHES && !MOVES_SUMS
+#define BIAS_COMES_LAST 1
+#else
+#define BIAS_COMES_LAST 0
+#endif
 /*
  * With planes: the warp left its part of that tile alone, and has nothing to store. It goes the way of the others all the
  * same, for the tensor unit's instructions are of a whole warpgroup, which has to come to the same ones.
@@ -769,10 +778,14 @@ typedef struct consumer_state {
 #define READS (1u << 21)
 #define EXPRESS (1u << 22) /* the last tile is stored without more ado, see consume() */
 
+#if !FINISHES || LATE_WORDS > 0
+
 static __device__ inline int bytes_of_result(const consumer_state *self)
 {
     return PLAIN ? PLAIN_BYTES : (int)(self->todo >> BYTES_SHIFT & 7);
 }
+
+#endif
 
 /* Where piece `number` begins: as the producer says, or as tell_place() has written it. */
 static __device__ inline place *place_of_number(const consumer_state *self, uint32_t number)
@@ -827,19 +840,34 @@ static __device__ __forceinline__ void store_some_late(consumer_state *self)
 
 #if !FETCHES_ROWS
 
-/* Does what waits while the instructions of a stage run, as much as one gives time for. */
-static __device__ __forceinline__ void do_what_waits(consumer_state *self, coming_bias *bias)
+/* Puts bias that was asked for where the tile's end looks for it. */
+static __device__ __forceinline__ void put_what_comes(consumer_state *self, const coming_bias *bias)
 {
-#if PLANES == 1
     if (self->waits & BIAS_COMES) {
         put_bias(&self->arguments->gemm, bias, self->shared->bias[self->number], self->number);
         self->waits -= BIAS_COMES;
     }
+}
+
+static __device__ __forceinline__ void ask_for_what_is_due(consumer_state *self, coming_bias *bias)
+{
     if (self->waits & BIAS_IS_DUE) {
         place here = part_of_consumer(*place_of_number(self, self->pieces), self->number);
         ask_for_bias(&self->arguments->gemm, here, bias, self->todo);
         self->waits += BIAS_COMES - BIAS_IS_DUE;
     }
+}
+
+/* Does what waits while the instructions of a stage run, as much as one gives time for. */
+static __device__ __forceinline__ void do_what_waits(consumer_state *self, coming_bias *bias)
+{
+#if BIAS_COMES_LAST
+    if (self->waits % BIAS_IS_DUE == 0) {
+        ask_for_what_is_due(self, bias);
+    }
+#elif PLANES == 1
+    put_what_comes(self, bias);
+    ask_for_what_is_due(self, bias);
 #else
     fetch_due_bias(self); /* there are no registers for what comes */
     (void)bias;
@@ -1272,7 +1300,7 @@ static __device__ __forceinline__ void sum_products(wgmma_sum sum[WGMMA_SUMS], c
     await_turn(self);
     coming_bias bias = {{0}};
 #pragma unroll 1
-    while (self->waits > 0) {
+    while ((BIAS_COMES_LAST ? self->waits % BIAS_COMES : self->waits) > 0) {
         if (steps > 0) {
             start_step(sum, self);
         }
@@ -1293,23 +1321,15 @@ static __device__ __forceinline__ void sum_products(wgmma_sum sum[WGMMA_SUMS], c
         end_step_before(self, &before);
     }
     hand_turn_on(self);
+#if BIAS_COMES_LAST
+    put_what_comes(self, &bias);
+#endif
     wgmma_wait(0);
     wgmma_hold(sum);
     if (before < STAGES) {
         release(self->places, before);
     }
 #endif
-}
-
-/*
- * Consumers that take turns have their stages in common: another may be multiplying out of them yet. Of two that share a
- * tile's k the other has handed its sums on, and is through with the stages.
- */
-static __device__ inline int goes_through_stages(const consumer_state *self, int last)
-{
-    int bytes = bytes_of_result(self);
-    int whole = (STORES_COLUMNS(2) && bytes == 2) || (STORES_COLUMNS(4) && bytes == 4);
-    return !TURNS && last && bytes > 1 && (whole || engine_knows_d(self->arguments));
 }
 
 /*
@@ -1323,6 +1343,19 @@ static __device__ inline void meet_over_stages(int consumer)
     } else {
         meet(consumer);
     }
+}
+
+#if !FINISHES
+
+/*
+ * Consumers that take turns have their stages in common: another may be multiplying out of them yet. Of two that share a
+ * tile's k the other has handed its sums on, and is through with the stages.
+ */
+static __device__ inline int goes_through_stages(const consumer_state *self, int last)
+{
+    int bytes = bytes_of_result(self);
+    int whole = (STORES_COLUMNS(2) && bytes == 2) || (STORES_COLUMNS(4) && bytes == 4);
+    return !TURNS && last && bytes > 1 && (whole || engine_knows_d(self->arguments));
 }
 
 /* Stores a tile whose D the engine knows, or a block's last one; bytes of a result are 4 or 2. */
@@ -1400,20 +1433,6 @@ static __device__ inline int goes_express(const consumer_state *self)
 
 #endif
 
-/* All that consumer_state.todo says. */
-static __device__ inline uint32_t all_todo(consumer_state *self, int reads)
-{
-#if PLAIN
-    (void)reads;
-    return PLACES_COME | READS | (goes_through_stages(self, 1) ? EXPRESS : 0);
-#else
-    const gemm_arguments *gemm = &self->arguments->gemm;
-    self->todo = keep(todo_of(gemm) | (uint32_t)result_bytes(gemm) << BYTES_SHIFT |
-                      (places_come(gemm, reads) ? PLACES_COME : 0) | (reads ? READS : 0));
-    return keep(self->todo | (goes_express(self) ? EXPRESS : 0));
-#endif
-}
-
 /* The 32 bits of a sum. */
 static __device__ inline float sum_as_float(wgmma_sum sum)
 {
@@ -1421,6 +1440,25 @@ static __device__ inline float sum_as_float(wgmma_sum sum)
     return __int_as_float(sum);
 #else
     return sum;
+#endif
+}
+
+#endif
+
+/* All that consumer_state.todo says. */
+static __device__ inline uint32_t all_todo(consumer_state *self, int reads)
+{
+#if FINISHES
+    (void)reads;
+    return keep((todo_of(&self->arguments->gemm) & ALL_TODO) | PLACES_COME | READS);
+#elif PLAIN
+    (void)reads;
+    return PLACES_COME | READS | (goes_through_stages(self, 1) ? EXPRESS : 0);
+#else
+    const gemm_arguments *gemm = &self->arguments->gemm;
+    self->todo = keep(todo_of(gemm) | (uint32_t)result_bytes(gemm) << BYTES_SHIFT |
+                      (places_come(gemm, reads) ? PLACES_COME : 0) | (reads ? READS : 0));
+    return keep(self->todo | (goes_express(self) ? EXPRESS : 0));
 #endif
 }
 
@@ -1451,7 +1489,9 @@ static __device__ inline void consume(const tensor_gemm_arguments *arguments, sh
             continue;
         }
         wgmma_sum sum[WGMMA_SUMS];
+#if !FINISHES
         float value[WGMMA_SUMS];
+#endif
 #if PLANES > 2
         if (more && gemm->verdict.earlier && !keep(tiles_are_left(arguments, &work))) {
             work.count = 0;
@@ -1481,6 +1521,26 @@ static __device__ inline void consume(const tensor_gemm_arguments *arguments, sh
         if (CLUSTER > 1 && last && !TURNS) {
             cluster_arrive();
         }
+#if FINISHES
+        standing at = standing_of_thread();
+        place here = part_of_consumer(*place_of_number(&self, self.pieces), consumer);
+#if LATE_WORDS > 0
+        uint32_t *words = self.late.words;
+#else
+        uint32_t words[WGMMA_SUMS / 2];
+#endif
+        finish_words(at, gemm, sum, words, self.todo & ALL_TODO, shared->bias[consumer], consumer);
+        if (LATE_WORDS > 0 && !last) {
+            self.waits = LATE_PIECES;
+            continue;
+        }
+        if (last) {
+            meet_over_stages(consumer);
+        }
+        at = standing_of_thread();
+        place_of_tile tile = place_of_storers(gemm, here, at);
+        store_words(at, arguments, shared, &tile, words, consumer, LATE_WORDS > 0 || last);
+#else
         /*
          * What is left to do of most products stands right behind their loop, and once more below: it is run once, and code
          * that has to be fetched first takes longer than its instructions.
@@ -1523,6 +1583,7 @@ static __device__ inline void consume(const tensor_gemm_arguments *arguments, sh
         }
 #endif
         store_tile(&self, at, here, value, last);
+#endif
     }
     if (CLUSTER > 1 && (self.pieces == 0 || TURNS)) {
         cluster_arrive();
@@ -1549,9 +1610,13 @@ static __device__ inline int reads_operands(const gemm_arguments *gemm)
     return __shfl_sync(0xffffffffu, !alpha_is_zero(gemm->alpha, gemm->epilogue.result_type), 0);
 }
 
-/* Registers a thread, of 168 for each when the block begins; a producer of planes wants more, and so do transposers. */
-#define PRODUCER_REGISTERS (TRANSPOSES || PLANES > 1 ? 56 : 24)
-#define CONSUMER_REGISTERS (TRANSPOSES || PLANES > 1 ? 224 : 240)
+/*
+ * Registers a thread, of 168 for each when the block begins; a producer of planes wants more, and so do transposers. One that keeps
+ * pace just does with 24, and in an image that finishes ptxas spills one of them: where tiles leave some there it has more, too.
+ */
+#define WIDE_PRODUCER (TRANSPOSES || PLANES > 1)
+#define PRODUCER_REGISTERS (WIDE_PRODUCER ? 56 : FINISHES && WGMMA_SUMS < 128 ? 40 : 24)
+#define CONSUMER_REGISTERS (WIDE_PRODUCER ? 224 : FINISHES && WGMMA_SUMS < 128 ? 232 : 240)
 
 #define KERNEL_CLUSTER __cluster_dims__(CLUSTER, 1, 1)
 #define THREADS_THAT_MEET (32 + CONSUMERS * WARPGROUP) /* the producer's warp and the consumers */

@@ -81,6 +81,22 @@ static __device__ inline uint32_t pack_result(float low, float high, int32_t typ
 #endif
 }
 
+#if FINISHES
+
+/* The type of what is finished; and two results of it, of which what is less than 0 is 0, as by relu(). */
+#if ELEMENT == ELEMENT_F16
+#define FINISHED_TYPE ELEMENT_F16
+#else
+#define FINISHED_TYPE ELEMENT_BF16
+#endif
+
+static __device__ inline uint32_t pack_above_zero(float low, float high)
+{
+    return FINISHED_TYPE == ELEMENT_F16 ? f16x2_above_zero(low, high) : bf16x2_above_zero(low, high);
+}
+
+#endif
+
 /* The same from the values, from column `first` of the sums on. */
 static __device__ __forceinline__ void fill_16(int place, unsigned char *buffer, const float *value,
                                                int first, int32_t type, int width)

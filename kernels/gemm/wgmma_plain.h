@@ -1,5 +1,5 @@
 /*
- * wgmma_plain.h - what the image for plain products takes for granted: a part of wgmma.cu.
+ * wgmma_plain.h - what the images for plain and for finished products take for granted: a part of wgmma.cu.
  *
  * An image for everything has 36 to 316 KB of instructions. A tile that is stored as it was summed goes through some of
  * them, here and there, each of which has to be fetched, and what else there could be to do is asked for. Most products
@@ -15,7 +15,12 @@
  * Rows with PLAIN=2 have no other image. They differ from others in the tile's width or in the cluster: for a call that asks for
  * more, or whose D does not lie so, another row stands in (see plan.h).
  *
- * The bits of D are the same from either image: the instructions that sum and round are the same ones.
+ * Rows with FINISH=1 have one image more, compiled with PLAIN=1 and FINISHES=1: for alpha times the sums, with bias and an
+ * activation. It asks for what a plain product does but that alpha may be any number but 0 that the host knows, scales of A and B
+ * any, also in device memory, and that D is bf16, or f16 for f16. What the whole image loses there is not arithmetic: with ReLU
+ * 2.8% of a product of 4096 cubed, where this one loses 0.7, and with bias 3.3 to 3.9, where this one loses 1.
+ *
+ * The bits of D are the same from any image: the instructions that sum and round are the same ones.
  */
 #ifndef CARAT_GEMM_WGMMA_PLAIN_H
 #define CARAT_GEMM_WGMMA_PLAIN_H
@@ -30,6 +35,10 @@
 #if PLAIN
 #undef STREAM
 #define STREAM 0
+#endif
+
+#ifndef FINISHES
+#define FINISHES 0
 #endif
 
 /* Bytes of an element of D. */

@@ -147,6 +147,100 @@ static __device__ __forceinline__ void store_filled(standing at, const tensor_ge
     }
 }
 
+#if FINISHES
+
+/* ---- Results of which more is asked than their sums ---- */
+
+/* What is added to a tile's sums: nothing, or bias along the instruction's rows or its columns. */
+enum { BIAS_NOWHERE, BIAS_ALONG_ROWS, BIAS_ALONG_COLUMNS };
+
+/*
+ * Two results in a word, from all of a tile's sums, which are multiplied by alpha. Whose bias they have and which activation are
+ * constants: what rounds them goes beside what adds to the next ones, and is what makes relu() as well.
+ */
+static __device__ __forceinline__ void finish_pairs(standing at, const float value[WGMMA_SUMS],
+                                                    uint32_t words[WGMMA_SUMS / 2], float alpha,
+                                                    const float *shared_bias, int bias, int32_t activation)
+{
+    float of_row[2] = {0, 0};
+    if (bias == BIAS_ALONG_ROWS) {
+        of_row[0] = shared_bias[row_of(at, 0)];
+        of_row[1] = shared_bias[row_of(at, 2)];
+    }
+    float2 of_columns = {0, 0};
+#pragma unroll
+    for (int i = 0; i < WGMMA_SUMS / 2; ++i) {
+        if (bias == BIAS_ALONG_COLUMNS && i % 2 == 0) {
+            of_columns = *(const float2 *)&shared_bias[column_of(at, 2 * i)];
+        }
+        float low = value[2 * i];
+        float high = value[2 * i + 1];
+        if (bias != BIAS_NOWHERE) {
+            low = fmaf(alpha, low, bias == BIAS_ALONG_ROWS ? of_row[i % 2] : of_columns.x);
+            high = fmaf(alpha, high, bias == BIAS_ALONG_ROWS ? of_row[i % 2] : of_columns.y);
+        }
+        words[i] = activation == ACTIVATION_RELU ? pack_above_zero(low, high)
+                                                 : pack_result(activate(low, activation),
+                                                               activate(high, activation), FINISHED_TYPE);
+    }
+}
+
+/* From a tile's sums, which are lost, to its results: all of the epilogue, in as few instructions as there are. */
+static __device__ __forceinline__ void finish_words(standing at, const gemm_arguments *gemm,
+                                                    float value[WGMMA_SUMS], uint32_t words[WGMMA_SUMS / 2],
+                                                    uint32_t todo, const float *shared_bias, int consumer)
+{
+#define FINISH(alpha, bias, activation) finish_pairs(at, value, words, alpha, shared_bias, bias, activation)
+    int32_t activation = (int32_t)(todo >> ACTIVATION_SHIFT);
+    float alpha = 1;
+    if (todo & SCALES_SUMS) {
+        alpha = epilogue_scalars_of(&gemm->epilogue, gemm->alpha, gemm->beta).alpha;
+    }
+    if (todo & ADDS_BIAS) {
+        int along_rows = ((todo & BIAS_ALONG_N) != 0) == SWAPPED;
+        meet(consumer); /* all have fetched it */
+        if (activation == ACTIVATION_NONE && along_rows) {
+            FINISH(alpha, BIAS_ALONG_ROWS, ACTIVATION_NONE);
+            return;
+        }
+        if (activation == ACTIVATION_NONE) {
+            FINISH(alpha, BIAS_ALONG_COLUMNS, ACTIVATION_NONE);
+            return;
+        }
+        if (activation == ACTIVATION_RELU && along_rows) {
+            FINISH(alpha, BIAS_ALONG_ROWS, ACTIVATION_RELU);
+            return;
+        }
+        if (activation == ACTIVATION_RELU) {
+            FINISH(alpha, BIAS_ALONG_COLUMNS, ACTIVATION_RELU);
+            return;
+        }
+        add_bias(at, value, alpha, todo, shared_bias);
+    } else if (todo & SCALES_SUMS) {
+        scale(value, alpha);
+    }
+    switch (activation) {
+    case ACTIVATION_RELU:
+        FINISH(1, BIAS_NOWHERE, ACTIVATION_RELU);
+        break;
+    case ACTIVATION_GELU_TANH:
+        FINISH(1, BIAS_NOWHERE, ACTIVATION_GELU_TANH);
+        break;
+    case ACTIVATION_GELU_ERF:
+        FINISH(1, BIAS_NOWHERE, ACTIVATION_GELU_ERF);
+        break;
+    case ACTIVATION_SILU:
+        FINISH(1, BIAS_NOWHERE, ACTIVATION_SILU);
+        break;
+    default:
+        FINISH(1, BIAS_NOWHERE, ACTIVATION_NONE);
+        break;
+    }
+#undef FINISH
+}
+
+#endif
+
 /* ---- Storing while the next tile is multiplied ---- */
 
 #if LATE_WORDS > 0
@@ -341,6 +435,27 @@ static __device__ __forceinline__ void store_pieces(standing at, const tensor_ge
     }
 }
 
+/* Has a filled buffer stored where the engine knows D: by it, or of a piece that is not whole by the threads. */
+static __device__ __forceinline__ void store_known(standing at, const tensor_gemm_arguments *arguments,
+                                                   const unsigned char *buffer, const place_of_tile *tile,
+                                                   int number, int bytes, int consumer)
+{
+    const int m = piece_m(number, bytes);
+    const int n = piece_n(number, bytes);
+    const int width = piece_width(m, bytes);
+    if (width == row_length(bytes)) {
+        fence_async_shared();
+        meet_storers(consumer);
+        send(at, arguments, buffer, tile, m, n);
+    } else {
+        destination to = destination_of(&arguments->gemm, tile, bytes);
+        int rows = to.rows - m < width ? to.rows - m : width;
+        meet_storers(consumer);
+        copy_aligned(STORERS == 32 ? at.lane : at.thread, buffer, to.first + m * bytes + n * to.ld_bytes,
+                     to.ld_bytes, to.columns - n, rows * bytes);
+    }
+}
+
 /*
  * Stores a tile where the engine knows D. A block's last one, after which nothing is loaded any more, goes through the
  * stages: the consumer has met, for they were every warp's to read. All pieces stand one behind the other, which is what
@@ -354,27 +469,37 @@ static __device__ __forceinline__ void store_by_engine(standing at, const tensor
     int32_t type = arguments->gemm.epilogue.result_type;
 #pragma unroll
     for (int number = 0; number < PIECE_COUNT(bytes); ++number) {
-        const int m = piece_m(number, bytes);
-        const int width = piece_width(m, bytes);
         unsigned char *buffer = through_stages ? stage_for_piece(at, shared, consumer, number)
                                                : buffer_of(at, shared, consumer, number);
         if (through_stages ? number >= STAGES : number % BUFFERS == 0) {
             await_buffers(at, consumer);
         }
         fill(at, buffer, value, number, bytes, type);
-        if (width == row_length(bytes)) {
-            fence_async_shared();
-            meet_storers(consumer);
-            send(at, arguments, buffer, tile, m, piece_n(number, bytes));
-        } else {
-            destination to = destination_of(&arguments->gemm, tile, bytes);
-            int rows = to.rows - m < width ? to.rows - m : width;
-            int n = piece_n(number, bytes);
-            meet_storers(consumer);
-            copy_aligned(STORERS == 32 ? at.lane : at.thread, buffer, to.first + m * bytes + n * to.ld_bytes,
-                         to.ld_bytes, to.columns - n, rows * bytes);
-        }
+        store_known(at, arguments, buffer, tile, number, bytes, consumer);
     }
 }
+
+#if FINISHES
+
+/* The same of results that are in words already. */
+static __device__ __forceinline__ void store_words(standing at, const tensor_gemm_arguments *arguments,
+                                                   shared_memory *shared, const place_of_tile *tile,
+                                                   const uint32_t words[WGMMA_SUMS / 2], int consumer,
+                                                   int through_stages)
+{
+#pragma unroll
+    for (int number = 0; number < PIECE_COUNT(2); ++number) {
+        const int m = piece_m(number, 2);
+        unsigned char *buffer = through_stages ? stage_for_piece(at, shared, consumer, number)
+                                               : buffer_of(at, shared, consumer, number);
+        if (through_stages ? number >= STAGES : number % BUFFERS == 0) {
+            await_buffers(at, consumer);
+        }
+        fill_words(place_of_16(at), buffer, &words[(SWAPPED ? m : piece_n(number, 2)) / 4], piece_width(m, 2));
+        store_known(at, arguments, buffer, tile, number, 2, consumer);
+    }
+}
+
+#endif
 
 #endif

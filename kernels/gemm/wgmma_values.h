@@ -112,7 +112,8 @@ static __device__ inline uint32_t todo_of(const gemm_arguments *gemm)
     if (epilogue->result_type == ELEMENT_S32) {
         int is_plain = scalar_s32(gemm->alpha) == 1 && scalar_s32(gemm->beta) == 0 && !epilogue->bias &&
                        epilogue->activation == ACTIVATION_NONE;
-        return is_plain ? 0 : IN_INTEGERS;
+        uint32_t bias = epilogue->bias ? ADDS_BIAS | (epilogue->bias_along_n ? BIAS_ALONG_N : 0) : 0;
+        return is_plain ? 0 : IN_INTEGERS | bias;
     }
 #endif
     epilogue_scalars scalars = epilogue_scalars_of(epilogue, gemm->alpha, gemm->beta);
@@ -131,8 +132,8 @@ static __device__ inline uint32_t todo_of(const gemm_arguments *gemm)
 static __device__ inline int wants_bias(uint32_t todo) { return (todo & (ADDS_C | ADDS_BIAS)) != 0; }
 
 /*
- * A tile's bias, or where there is none -0, on its way into shared memory, where it is f32: what a thread brings of it, as
- * it lies in memory. That takes a while to come, and who converts it waits for it; so it is asked for while one stage is
+ * A tile's bias, or where there is none -0, on its way into shared memory, where it is f32 (or s32, as it was): what a thread
+ * brings of it, as it lies in memory. That takes a while to come, and who converts it waits for it; so it is asked for while one stage is
  * multiplied, and put into shared memory while the next is.
  */
 #define BIASES_OF_THREAD (((WGMMA_N > 64 ? WGMMA_N : 64) + WARPGROUP - 1) / WARPGROUP)
@@ -149,7 +150,8 @@ static __device__ __forceinline__ void ask_for_bias(const gemm_arguments *gemm, 
     int64_t first = along_n ? share.column : share.row;
     int left = todo & ADDS_BIAS ? inside((along_n ? gemm->n : gemm->m) - first) : 0;
     int thread = (int)thread_number() % WARPGROUP;
-    int is_wide = epilogue->bias_type == ELEMENT_F32;
+    int is_wide =
+        epilogue->bias_type == ELEMENT_F32 || (ELEMENT == ELEMENT_S8 && epilogue->bias_type == ELEMENT_S32);
     first += share.problem * epilogue->stride_bias + thread;
 #pragma unroll
     for (int i = 0; i < BIASES_OF_THREAD; ++i) {
@@ -329,37 +331,56 @@ static __device__ __forceinline__ void finish_values(standing at, float value[WG
 
 #if ELEMENT == ELEMENT_S8
 
-/* The same in s32, modulo 2^32: for D of s32. */
-static __device__ inline void finish_integers(standing at, wgmma_sum sum[WGMMA_SUMS],
-                                              const gemm_arguments *gemm, place share)
+/* C, of which a thread's elements are loaded sixteen at a time, no more being under way. */
+static __device__ __forceinline__ void add_c_in_integers(standing at, wgmma_sum sum[WGMMA_SUMS],
+                                                         const gemm_arguments *gemm, place share,
+                                                         uint32_t beta)
 {
-    const epilogue_arguments *epilogue = &gemm->epilogue;
-    uint32_t alpha = scalar_s32(gemm->alpha);
-    uint32_t beta = scalar_s32(gemm->beta);
     int rows = inside(gemm->m - share.row);
     int columns = inside(gemm->n - share.column);
-    const int32_t *bias = (const int32_t *)epilogue->bias + share.problem * epilogue->stride_bias +
-                          (epilogue->bias_along_n ? share.column : share.row);
     const int32_t *c =
         (const int32_t *)gemm->c + share.problem * gemm->stride_c + share.row + share.column * gemm->ldc;
 #pragma unroll
     for (int i = 0; i < WGMMA_SUMS; ++i) {
         if (i % 16 == 0) {
-            __syncwarp(); /* and the compiler has no loads of the next ones under way */
+            __syncwarp();
         }
-        uint32_t value = alpha * (uint32_t)sum[i];
         if (along_m(at, i) < rows && along_n(at, i) < columns) {
-            if (beta != 0) {
-                value += beta * (uint32_t)c[along_m(at, i) + along_n(at, i) * gemm->ldc];
-            }
-            if (epilogue->bias) {
-                value += (uint32_t)bias[epilogue->bias_along_n ? along_n(at, i) : along_m(at, i)];
-            }
+            sum[i] += (int32_t)(beta * (uint32_t)c[along_m(at, i) + along_n(at, i) * gemm->ldc]);
         }
-        if (epilogue->activation == ACTIVATION_RELU && (int32_t)value < 0) {
-            value = 0;
+    }
+}
+
+/* The same in s32, modulo 2^32: for D of s32, whose bias stands in shared memory as it is. */
+static __device__ __forceinline__ void finish_integers(standing at, wgmma_sum sum[WGMMA_SUMS],
+                                                       const gemm_arguments *gemm, place share, uint32_t todo,
+                                                       const float *shared_bias, int consumer)
+{
+    uint32_t alpha = scalar_s32(gemm->alpha);
+    uint32_t beta = scalar_s32(gemm->beta);
+    if (alpha != 1) {
+#pragma unroll
+        for (int i = 0; i < WGMMA_SUMS; ++i) {
+            sum[i] = (int32_t)(alpha * (uint32_t)sum[i]);
         }
-        sum[i] = (int32_t)value;
+    }
+    if (beta != 0) {
+        add_c_in_integers(at, sum, gemm, share, beta);
+    }
+    if (todo & ADDS_BIAS) {
+        int along_rows = ((todo & BIAS_ALONG_N) != 0) == SWAPPED;
+        meet(consumer); /* all have fetched it */
+#pragma unroll
+        for (int i = 0; i < WGMMA_SUMS; ++i) {
+            float bias = shared_bias[along_rows ? row_of(at, i) : column_of(at, i)];
+            sum[i] = (int32_t)((uint32_t)sum[i] + __float_as_uint(bias));
+        }
+    }
+    if (gemm->epilogue.activation == ACTIVATION_RELU) {
+#pragma unroll
+        for (int i = 0; i < WGMMA_SUMS; ++i) {
+            sum[i] = sum[i] < 0 ? 0 : sum[i];
+        }
     }
 }
 
@@ -372,14 +393,14 @@ static __device__ __forceinline__ void values_of_sums(standing at, const gemm_ar
 {
 #if ELEMENT == ELEMENT_S8
     if (todo & IN_INTEGERS) {
-        finish_integers(at, sum, gemm, share);
+        finish_integers(at, sum, gemm, share, todo, shared_bias, consumer);
     }
     int floats = !PLAIN && !gemm->partials && gemm->epilogue.result_type != ELEMENT_S32;
 #pragma unroll
     for (int i = 0; i < WGMMA_SUMS; ++i) {
         value[i] = floats ? (float)sum[i] : __int_as_float(sum[i]);
     }
-    if (todo & ~(uint32_t)IN_INTEGERS) {
+    if (todo != 0 && !(todo & IN_INTEGERS)) {
         finish_values(at, value, gemm, share, todo, shared_bias, consumer);
     }
 #else

@@ -54,6 +54,21 @@ static __device__ inline uint32_t bf16x2_from_f32(float low, float high)
     return bits;
 }
 
+/* 0 in the place of what is less; NaN stays NaN. */
+static __device__ inline uint32_t f16x2_above_zero(float low, float high)
+{
+    uint32_t bits;
+    asm("cvt.rn.relu.f16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(high), "f"(low));
+    return bits;
+}
+
+static __device__ inline uint32_t bf16x2_above_zero(float low, float high)
+{
+    uint32_t bits;
+    asm("cvt.rn.relu.bf16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(high), "f"(low));
+    return bits;
+}
+
 #endif
 
 #if __CUDA_ARCH__ >= 890

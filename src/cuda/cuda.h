@@ -32,8 +32,14 @@ struct cuda_kernel_info {
 carat_status cuda_kernel_query(struct device *device, const struct kernel *kernel,
                                struct cuda_kernel_info *info);
 
-/* Whether a row's image (the one for plain products, or the whole one) has been loaded, as its first launch does. */
-bool cuda_kernel_is_loaded(struct device *device, const struct kernel *kernel, bool plain);
+/*
+ * Which of a row's images: the one that does all that the row can, the one for plain products, or the one for those with bias, an
+ * activation or a factor.
+ */
+enum kernel_image { IMAGE_WHOLE, IMAGE_PLAIN, IMAGE_FINISHING, KERNEL_IMAGES };
+
+/* Whether one of them has been loaded, as its first launch does. */
+bool cuda_kernel_is_loaded(struct device *device, const struct kernel *kernel, enum kernel_image image);
 
 /*
  * Sets how many bytes of second-level cache launches take the device to have, and returns what it was: for tests. Of operands

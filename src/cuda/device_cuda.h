@@ -12,9 +12,6 @@
 #include "device.h"
 #include "driver.h"
 
-/* Which of a row's images: the one that does all that the row can, or the one for plain products. */
-enum kernel_image { IMAGE_WHOLE, IMAGE_PLAIN, KERNEL_IMAGES };
-
 /* An image of a row of the catalogue as the device knows it; function is NULL until it is first used. */
 struct loaded_kernel {
     _Atomic(CUfunction) function;
@@ -179,6 +176,10 @@ carat_status tensor_launch(struct cuda_device *device, const struct kernel *kern
 /* Whether the row's plain image computes all that a call asks for, of all of K in one part: see kernels/gemm/wgmma_plain.h. */
 bool tensor_is_plain(const struct kernel *kernel, const struct problem *product,
                      const gemm_arguments *arguments);
+
+/* The image that does what a call asks for, of all of K in one part, in the fewest instructions. */
+enum kernel_image tensor_image(const struct kernel *kernel, const struct problem *product,
+                               const gemm_arguments *arguments);
 
 /* ---- Kernels (kernels.c) ---- */
 

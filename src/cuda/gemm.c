@@ -154,10 +154,28 @@ carat_status cuda_gemm(struct device *base, const struct plan *plan, const struc
     return status;
 }
 
-/* Whether some launch of the plan may be of the row's plain image; of clusters there may yet be too few tiles for it. */
-static bool plan_may_be_plain(const struct plan *plan, const struct kernel *kernel)
+/*
+ * Loads those images of a plan's product beside the whole one of which some launch may be; of clusters there may yet be too few
+ * tiles for them.
+ */
+static carat_status prepare_images(struct cuda_device *device, const struct plan *plan,
+                                   const struct kernel *kernel)
 {
-    return kernel_may_be_plain(kernel, &plan->product) && plan->parts == 1 && plan->stream_tiles == 0;
+    bool may_be[KERNEL_IMAGES] = {
+        [IMAGE_PLAIN] = kernel_may_be_plain(kernel, &plan->product),
+        [IMAGE_FINISHING] = kernel_may_finish(kernel, &plan->product),
+    };
+    if (plan->parts > 1 || plan->stream_tiles > 0) {
+        return CARAT_OK;
+    }
+    for (enum kernel_image image = IMAGE_PLAIN; image < KERNEL_IMAGES; ++image) {
+        CUfunction function;
+        carat_status status = may_be[image] ? kernel_load(device, kernel, image, &function) : CARAT_OK;
+        if (status != CARAT_OUT_OF_DEVICE_MEMORY) { /* then launches are of the whole one */
+            CARAT_TRY(status);
+        }
+    }
+    return CARAT_OK;
 }
 
 static carat_status prepare(struct cuda_device *device, const struct plan *plan)
@@ -173,11 +191,8 @@ static carat_status prepare(struct cuda_device *device, const struct plan *plan)
         const struct step *step = &plan->steps[i];
         bool only_plain = kernel_is_only_plain(step->kernel);
         CARAT_TRY(kernel_load(device, only_plain ? plan->stand_in : step->kernel, IMAGE_WHOLE, &function));
-        if (step->kind == STEP_MULTIPLY && plan_may_be_plain(plan, step->kernel)) {
-            carat_status status = kernel_load(device, step->kernel, IMAGE_PLAIN, &function);
-            if (status != CARAT_OUT_OF_DEVICE_MEMORY) { /* then launches are of the whole one */
-                CARAT_TRY(status);
-            }
+        if (step->kind == STEP_MULTIPLY) {
+            CARAT_TRY(prepare_images(device, plan, step->kernel));
         }
         if (step->kind == STEP_SPLIT && step->kernel->planes == 2) {
             CARAT_TRY(count_left_of(device, &count));

@@ -56,9 +56,10 @@ static bool waits_itself(const struct cuda_device *device, const struct kernel *
 static carat_status load(struct cuda_device *device, const struct kernel *kernel, enum kernel_image image,
                          CUmodule *module, CUfunction *function)
 {
-    const unsigned char *bytes = image == IMAGE_PLAIN ? kernel->plain_image : kernel->image;
+    const unsigned char *const images[KERNEL_IMAGES] = {kernel->image, kernel->plain_image,
+                                                        kernel->finish_image};
     *module = NULL;
-    carat_status status = DRIVER(device, cuModuleLoadData(module, bytes));
+    carat_status status = DRIVER(device, cuModuleLoadData(module, images[image]));
     if (status == CARAT_OK) {
         status = DRIVER(device, cuModuleGetFunction(function, *module, kernel->name));
     }
@@ -203,11 +204,11 @@ carat_status cuda_launch(struct device *base, const struct kernel *kernel, uint3
     return status;
 }
 
-bool cuda_kernel_is_loaded(struct device *base, const struct kernel *kernel, bool plain)
+bool cuda_kernel_is_loaded(struct device *base, const struct kernel *kernel, enum kernel_image image)
 {
     struct cuda_device *device = cuda_device_of(base);
     const struct loaded_kernel *loaded = device->kernels[kernel - carat_catalog];
-    return atomic_load(&loaded[plain ? IMAGE_PLAIN : IMAGE_WHOLE].function) != NULL;
+    return atomic_load(&loaded[image].function) != NULL;
 }
 
 static carat_status query_function(struct cuda_device *device, const struct kernel *kernel,

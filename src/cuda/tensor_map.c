@@ -229,15 +229,35 @@ static bool scalar_is(const scalar_argument *scalar, carat_type type, int32_t nu
            (type == CARAT_S32 ? scalar->value.s32 == number : scalar->value.f32 == (float)number);
 }
 
+/* Whether an image that knows but one part, one D that the engine stores, and no C, does for a call. */
+static bool is_of_sums_alone(const struct kernel *kernel, const struct problem *product,
+                             const gemm_arguments *gemm)
+{
+    struct boxed d = destination_of(kernel, product, gemm);
+    return scalar_is(&gemm->beta, problem_scalar_type(product), 0) &&
+           scalar_is(&gemm->epilogue.scale_d, CARAT_F32, 1) && gemm->parts == 1 && !gemm->partials &&
+           has_map_of_d(kernel, &d);
+}
+
 bool tensor_is_plain(const struct kernel *kernel, const struct problem *product, const gemm_arguments *gemm)
 {
     const epilogue_arguments *epilogue = &gemm->epilogue;
-    carat_type type = problem_scalar_type(product);
-    struct boxed d = destination_of(kernel, product, gemm);
-    return kernel_may_be_plain(kernel, product) && scalar_is(&gemm->alpha, type, 1) &&
-           scalar_is(&gemm->beta, type, 0) && scalar_is(&epilogue->scale_a, CARAT_F32, 1) &&
-           scalar_is(&epilogue->scale_b, CARAT_F32, 1) && scalar_is(&epilogue->scale_d, CARAT_F32, 1) &&
-           gemm->parts == 1 && !gemm->partials && has_map_of_d(kernel, &d);
+    return kernel_may_be_plain(kernel, product) && scalar_is(&gemm->alpha, problem_scalar_type(product), 1) &&
+           scalar_is(&epilogue->scale_a, CARAT_F32, 1) && scalar_is(&epilogue->scale_b, CARAT_F32, 1) &&
+           is_of_sums_alone(kernel, product, gemm);
+}
+
+enum kernel_image tensor_image(const struct kernel *kernel, const struct problem *product,
+                               const gemm_arguments *gemm)
+{
+    if (tensor_is_plain(kernel, product, gemm)) {
+        return IMAGE_PLAIN;
+    }
+    /* With an alpha of 0 nothing may be read, which that image does not know. */
+    bool reads = !gemm->alpha.device && gemm->alpha.value.f32 != 0;
+    return kernel_may_finish(kernel, product) && reads && is_of_sums_alone(kernel, product, gemm)
+               ? IMAGE_FINISHING
+               : IMAGE_WHOLE;
 }
 
 /* ---- Pace ---- */
@@ -300,9 +320,12 @@ carat_status tensor_launch(struct cuda_device *device, const struct kernel *kern
     int64_t blocks = clusters * kernel_cluster_blocks(kernel);
     /* A cluster that has but one tile is a little quicker in the whole image, why is not known. */
     bool suits = tiles > clusters || kernel_cluster_blocks(kernel) == 1;
-    if (kernel_is_only_plain(kernel) ||
-        (suits && stream_tiles == 0 && tensor_is_plain(kernel, product, &arguments->gemm))) {
-        carat_status status = kernel_launch_image(device, kernel, IMAGE_PLAIN, blocks, arguments, stream);
+    enum kernel_image image = kernel_is_only_plain(kernel) ? IMAGE_PLAIN : IMAGE_WHOLE;
+    if (image == IMAGE_WHOLE && suits && stream_tiles == 0) {
+        image = tensor_image(kernel, product, &arguments->gemm);
+    }
+    if (image != IMAGE_WHOLE) {
+        carat_status status = kernel_launch_image(device, kernel, image, blocks, arguments, stream);
         /* Else the whole image may be there, and does the same. */
         if (status != CARAT_OUT_OF_DEVICE_MEMORY || kernel_is_only_plain(kernel)) {
             return status;

@@ -296,6 +296,25 @@ static bool make_plain(int64_t index, const struct kernel *row, struct trial *tr
     return false;
 }
 
+/* The same with a factor, bias and an activation, as the image that finishes sums knows them. */
+static bool make_finished(int64_t index, const struct kernel *row, struct trial *trial)
+{
+    struct random random = random_of(row - carat_catalog, -300 - index);
+    if (!make_plain(index, row, trial)) {
+        return false;
+    }
+    carat_gemm_problem *p = &trial->problem;
+    trial_random_epilogue(&random, trial);
+    p->stride_bias = p->bias == CARAT_BIAS_PER_ROW ? p->m : p->bias == CARAT_BIAS_PER_COLUMN ? p->n : 0;
+    bool is_plain = p->bias == CARAT_BIAS_NONE && p->activation == CARAT_ACTIVATION_NONE;
+    trial->alpha = is_plain || random_one_in(&random, 2) ? -1.25 : 1;
+    if (trial->scales != SCALES_NONE) {
+        trial->scales = SCALES_HOST;
+        trial->scale_d = 1;
+    }
+    return row_does(trial);
+}
+
 /* Rungs of the ladder take column-major matrices without a transpose, one problem. */
 static bool make_rung(int64_t index, void *what, struct trial *trial)
 {
@@ -323,6 +342,7 @@ struct of_row {
     int64_t any;
     int64_t many;
     int64_t plain;
+    int64_t finished;
 };
 
 static bool make_of_row(int64_t index, void *what, struct trial *trial)
@@ -337,6 +357,9 @@ static bool make_of_row(int64_t index, void *what, struct trial *trial)
     }
     if (index < of->any + of->many + of->plain) {
         return make_plain(index, of->row, trial);
+    }
+    if (index < of->any + of->many + of->plain + of->finished) {
+        return make_finished(index, of->row, trial);
     }
     struct random random = random_of(of->row - carat_catalog, index);
     return shared_trial(&random, of->row, &device->traits, option.reduced ? SHARED_LEAST : SHARED_MOST,
@@ -372,15 +395,16 @@ static bool run_once(struct lane *lane, const struct trial *trial, bool look(str
 }
 
 /*
- * Plain products have the same bits where the host does not know that they are plain. The first ones have several tiles a
- * cluster: they load the plain image, which nobody has before.
+ * Products have the same bits where the host does not know alpha, and so launches the whole image or the row that stands in. The
+ * first ones have several tiles a cluster: they load the image in question, which nobody has before.
  */
-static void check_images(const struct kernel *row)
+static void check_image(const struct kernel *row, enum kernel_image image,
+                        bool make(int64_t, const struct kernel *, struct trial *))
 {
     struct lane *lane = crew_lane(crew, 0);
     for (int64_t index = 2; index >= 0; index--) {
         struct trial trial;
-        if (!make_plain(index, row, &trial)) {
+        if (!make(index, row, &trial)) {
             continue; /* expect_trials() has said so where it has none at all */
         }
         crew_watch(crew, 0, &trial);
@@ -388,13 +412,21 @@ static void check_images(const struct kernel *row)
             trial.way = WAY_ANY; /* whose plan has the row that stands in */
         }
         bool same = run_once(lane, &trial, lane_keep);
-        expect(cuda_kernel_is_loaded(device, row, true), "the image for plain products has been launched");
+        expect(cuda_kernel_is_loaded(device, row, image), "the image has been launched");
         trial.scalars_on_device = true;
         same = same && run_once(lane, &trial, lane_same);
         crew_watch(crew, 0, NULL);
         expect(same, "both images of a row, or the row that stands in, give the same bits");
     }
-    expect(kernel_is_only_plain(row) || cuda_kernel_is_loaded(device, row, false),
+}
+
+static void check_images(const struct kernel *row)
+{
+    check_image(row, IMAGE_PLAIN, make_plain);
+    if (row->finish_image) {
+        check_image(row, IMAGE_FINISHING, make_finished);
+    }
+    expect(kernel_is_only_plain(row) || cuda_kernel_is_loaded(device, row, IMAGE_WHOLE),
            "the whole image has been launched");
 }
 
@@ -515,15 +547,22 @@ static void check_row(const struct kernel *row)
         count = cases(48, 3);
     }
     bool stays = !rung && (row->tensor_maps || row->consumers > 0);
-    struct of_row of = {row, count, stays ? cases(6, 1) : 0, row->plain_image ? cases(24, 3) : 0};
+    struct of_row of = {
+        .row = row,
+        .any = count,
+        .many = stays ? cases(6, 1) : 0,
+        .plain = row->plain_image ? cases(24, 3) : 0,
+        .finished = row->finish_image ? cases(48, 6) : 0,
+    };
     if (kernel_is_only_plain(row)) {
         of = (struct of_row){.row = row, .plain = cases(64, 6)};
     }
-    int64_t whole = of.any + of.many + of.plain;
+    int64_t whole = of.any + of.many + of.plain + of.finished;
     int64_t shared = row->stream ? cases(8, 1) : 0;
     expect_trials(&of, 0, of.any, "that it does");
     expect_trials(&of, of.any, of.many, "of many problems");
     expect_trials(&of, of.any + of.many, of.plain, "that is plain");
+    expect_trials(&of, whole - of.finished, of.finished, "that is finished");
     expect_trials(&of, whole, shared, "whose tiles its clusters share");
     if (row->plain_image && option.number < 0 && time_left()) {
         check_images(row);
