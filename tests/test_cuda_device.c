@@ -1832,7 +1832,7 @@ static void planned_products_of_two_planes_allocate_nothing(void **state)
     standin_set_capability(100);
 }
 
-/* ---- Images for plain products, of rows that only Hopper runs -------------------------------- */
+/* ---- Images for less than all that a row can do, of rows that only Hopper runs ---------------- */
 
 static struct {
     int loads;
@@ -1887,12 +1887,34 @@ static struct driver driver_that_notes_images(void)
     return before;
 }
 
-/* Which of a row's images the last product was launched with, and that it was launched once. */
-static bool launched_plain(const struct kernel *row)
+static const char *const image_names[KERNEL_IMAGES] = {
+    [IMAGE_WHOLE] = "the whole image",
+    [IMAGE_PLAIN] = "the image for plain products",
+    [IMAGE_FINISHING] = "the image that finishes sums",
+};
+
+/* One of a row's images; NULL where it has none of that kind. */
+static const unsigned char *image_of(const struct kernel *row, enum kernel_image image)
 {
+    const unsigned char *const images[KERNEL_IMAGES] = {
+        [IMAGE_WHOLE] = row->image,
+        [IMAGE_PLAIN] = row->plain_image,
+        [IMAGE_FINISHING] = row->finish_image,
+    };
+    return images[image];
+}
+
+/* Which of a row's images the last product was launched with, and that it was launched once. */
+static enum kernel_image launched_image(const struct kernel *row)
+{
+    enum kernel_image image = IMAGE_WHOLE;
     assert_int_equal(noted_images.launches, 1);
-    assert_true(noted_images.first == row->image || noted_images.first == row->plain_image);
-    return noted_images.first == row->plain_image;
+    assert_non_null(noted_images.first);
+    while (image < KERNEL_IMAGES && image_of(row, image) != noted_images.first) {
+        ++image;
+    }
+    assert_true(image < KERNEL_IMAGES);
+    return image;
 }
 
 /* Tiles that a product has for the row's clusters. */
@@ -1900,11 +1922,12 @@ enum tile_count { ONE_TOO_MANY, ONE_EACH, ONE_IN_ALL };
 
 /*
  * What is asked for beside the sums, and how D lies; 0 is what plain products have. Of scales, whose they are: 'a', 'b', 'd'.
- * Results are those of which the row's plain image knows, or all others.
+ * Results are those of which the row's plain image knows, or all others. What is neither plain nor finishes is for the whole image.
  */
 static const struct demand {
     const char *what;
     bool plain;
+    bool finishes; /* is no more than sums times a factor, a bias and an activation */
     enum tile_count tiles;
     int more_alpha; /* than 1 */
     int beta;
@@ -1937,21 +1960,38 @@ static const struct demand {
     {"one tile", .plain = true, .tiles = ONE_IN_ALL},
     {"a scale of A, of 1", .plain = true, .scale = 'a', .scale_is = 1},
     {"a scale of B, of 1", .plain = true, .scale = 'b', .scale_is = 1},
-    {"alpha 2", .more_alpha = 1},
+    {"alpha 2", .finishes = true, .more_alpha = 1},
+    {"alpha of the bits of another 1", .finishes = true, .alpha_is_no_1 = true},
+    {"a bias along m", .finishes = true, .bias = CARAT_BIAS_PER_ROW},
+    {"a bias along n", .finishes = true, .bias = CARAT_BIAS_PER_COLUMN},
+    {"ReLU", .finishes = true, .activation = CARAT_ACTIVATION_RELU},
+    {"GELU by tanh", .finishes = true, .activation = CARAT_ACTIVATION_GELU_TANH},
+    {"GELU by erf", .finishes = true, .activation = CARAT_ACTIVATION_GELU_ERF},
+    {"SiLU", .finishes = true, .activation = CARAT_ACTIVATION_SILU},
+    {"a bias along m and ReLU", .finishes = true, .bias = CARAT_BIAS_PER_ROW,
+     .activation = CARAT_ACTIVATION_RELU},
+    {"alpha 2, a bias along n and SiLU, of three problems", .finishes = true, .more_alpha = 1,
+     .bias = CARAT_BIAS_PER_COLUMN, .activation = CARAT_ACTIVATION_SILU, .batch = 3},
+    {"ReLU and C, without beta", .finishes = true, .activation = CARAT_ACTIVATION_RELU, .c = true},
+    {"ReLU and gaps of 16 elements", .finishes = true, .activation = CARAT_ACTIVATION_RELU, .more_ldd = 16},
+    {"ReLU of a k of one", .finishes = true, .activation = CARAT_ACTIVATION_RELU, .k = 1},
+    {"ReLU of a tile for each cluster", .finishes = true, .activation = CARAT_ACTIVATION_RELU,
+     .tiles = ONE_EACH},
+    {"ReLU of one tile", .finishes = true, .activation = CARAT_ACTIVATION_RELU, .tiles = ONE_IN_ALL},
+    {"a scale of A", .finishes = true, .scale = 'a', .scale_is = 2},
+    {"a scale of B", .finishes = true, .scale = 'b', .scale_is = 2},
+    {"a scale of A in device memory", .finishes = true, .scale = 'a', .scale_on_device = true},
+    {"a scale of B in device memory", .finishes = true, .scale = 'b', .scale_on_device = true},
     {"alpha 0", .more_alpha = -1},
-    {"alpha of the bits of another 1", .alpha_is_no_1 = true},
     {"alpha in device memory", .alpha_on_device = true},
     {"beta 1", .beta = 1, .c = true},
     {"beta in device memory", .beta_on_device = true, .c = true},
-    {"a bias along m", .bias = CARAT_BIAS_PER_ROW},
-    {"a bias along n", .bias = CARAT_BIAS_PER_COLUMN},
-    {"ReLU", .activation = CARAT_ACTIVATION_RELU},
-    {"a scale of A", .scale = 'a', .scale_is = 2},
-    {"a scale of B", .scale = 'b', .scale_is = 2},
     {"a scale of D", .scale = 'd', .scale_is = 2},
-    {"a scale of A in device memory", .scale = 'a', .scale_on_device = true},
-    {"a scale of B in device memory", .scale = 'b', .scale_on_device = true},
     {"a scale of D in device memory", .scale = 'd', .scale_on_device = true},
+    {"ReLU and alpha 0", .activation = CARAT_ACTIVATION_RELU, .more_alpha = -1},
+    {"ReLU and beta 1", .activation = CARAT_ACTIVATION_RELU, .beta = 1, .c = true},
+    {"ReLU and another result", .activation = CARAT_ACTIVATION_RELU, .other_results = true},
+    {"ReLU and a D that begins anywhere", .activation = CARAT_ACTIVATION_RELU, .shift_d = 1},
     {"another result", .other_results = true},
     {"a D that begins anywhere", .shift_d = 1},
     {"a D whose columns begin anywhere", .more_ldd = 1},
@@ -1960,7 +2000,7 @@ static const struct demand {
 };
 #define DEMAND_COUNT ((int)(sizeof(demands) / sizeof(demands[0])))
 
-/* What products of a type may give, those first that the plain image stores. */
+/* What products of a type may give, those first that the plain image stores, the last of which a finishing one does too. */
 static const struct {
     carat_type element;
     int plain;
@@ -2006,16 +2046,35 @@ static carat_gemm_problem demanded_problem(const struct device *device, const st
 }
 
 /*
- * Launches a row on a product, which reads and writes nothing; false where its type takes no scales, but one is asked for, and
- * where a row that is only plain is asked for more, which it refuses.
+ * The same, checked; false where its types do not know what is demanded, and nowhere else: of these only 8-bit floats take scales,
+ * and sums of s32 no activation but ReLU.
+ */
+static bool check_demanded(const struct device *device, const struct kernel *row, const struct demand *demand,
+                           carat_type result, struct problem *problem)
+{
+    carat_gemm_problem described = demanded_problem(device, row, demand, result);
+    if (result == CARAT_S32 && demand->activation > CARAT_ACTIVATION_RELU) {
+        assert_int_equal(problem_check(&described, problem), CARAT_UNSUPPORTED);
+        return false;
+    }
+    assert_ok(problem_check(&described, problem));
+    if (!demand->scale) {
+        return true;
+    }
+    bool is_float8 = row->element == ELEMENT_E4M3 || row->element == ELEMENT_E5M2;
+    assert_int_equal(problem_takes_scales(problem), is_float8);
+    return is_float8;
+}
+
+/*
+ * Launches a row on a product, which reads and writes nothing; false where its types do not know what is demanded, and where a row
+ * that is only plain is asked for more, which it refuses.
  */
 static bool launch_demanded(struct device *device, const struct kernel *row, const struct demand *demand,
                             carat_type result, char *somewhere)
 {
-    carat_gemm_problem described = demanded_problem(device, row, demand, result);
     struct problem problem;
-    assert_ok(problem_check(&described, &problem));
-    if (demand->scale && !problem_takes_scales(&problem)) {
+    if (!check_demanded(device, row, demand, result, &problem)) {
         return false;
     }
     union {
@@ -2054,20 +2113,29 @@ static bool launch_demanded(struct device *device, const struct kernel *row, con
     return true;
 }
 
-/* Every demand on a row, with every result; how many launches were of the plain image. */
-static int check_demands(struct device *device, const struct kernel *row, char *somewhere)
+/* The image that a demand is to be launched with; of these results but one is known to those that finish. */
+static enum kernel_image demanded_image(const struct kernel *row, const struct demand *demand,
+                                        bool finishes_result)
+{
+    bool suits =
+        demand->tiles == ONE_TOO_MANY || kernel_cluster_blocks(row) == 1 || kernel_is_only_plain(row);
+    if (row->plain && demand->plain && suits) {
+        return IMAGE_PLAIN;
+    }
+    return row->finish && demand->finishes && finishes_result && suits ? IMAGE_FINISHING : IMAGE_WHOLE;
+}
+
+/* Every demand on a row, with every result; counts how many launches were of which image. */
+static void check_demands(struct device *device, const struct kernel *row, char *somewhere,
+                          int launches[KERNEL_IMAGES])
 {
     int of = 0;
-    int plain_launches = 0;
     while (results_of_images[of].element != (carat_type)row->element) {
         ++of;
     }
     int plain_results = results_of_images[of].plain;
     for (int i = 0; i < DEMAND_COUNT; ++i) {
         const struct demand *demand = &demands[i];
-        bool suits =
-            demand->tiles == ONE_TOO_MANY || kernel_cluster_blocks(row) == 1 || kernel_is_only_plain(row);
-        bool fits = row->plain && demand->plain && suits;
         int begin = demand->other_results ? plain_results : 0;
         int end = demand->other_results ? results_of_images[of].count : plain_results;
         for (int r = begin; r < end; ++r) {
@@ -2075,14 +2143,15 @@ static int check_demands(struct device *device, const struct kernel *row, char *
             if (!launch_demanded(device, row, demand, result, somewhere)) {
                 continue;
             }
-            if (launched_plain(row) != fits) {
-                fail_msg("%s to %s, %s: the image for plain products is launched %s", row->name,
-                         carat_type_name(result), demand->what, fits ? "not" : "all the same");
+            enum kernel_image wanted = demanded_image(row, demand, r == plain_results - 1);
+            enum kernel_image launched = launched_image(row);
+            if (launched != wanted) {
+                fail_msg("%s to %s, %s: %s is launched, not %s", row->name, carat_type_name(result),
+                         demand->what, image_names[launched], image_names[wanted]);
             }
-            plain_launches += fits;
+            launches[launched]++;
         }
     }
-    return plain_launches;
 }
 
 /* Whether a row is among those of which some have an image for plain products. */
@@ -2096,6 +2165,7 @@ static void plain_products_have_an_image_of_their_own(void **state)
     (void)state;
     carat_context *carat = NULL;
     int rows = 0;
+    int finishing = 0;
     int others = 0;
     standin_set_capability(90);
     assert_ok(carat_context_create(CARAT_DEVICE_CUDA, 0, &carat));
@@ -2106,11 +2176,17 @@ static void plain_products_have_an_image_of_their_own(void **state)
         const struct kernel *row = &carat_catalog[i];
         assert_int_equal(row->plain_image != NULL, row->plain > 0);
         assert_int_equal(row->image != NULL, row->plain < 2);
+        assert_int_equal(row->finish_image != NULL, row->finish > 0);
+        assert_true(!row->finish || row->plain == 1);
         if (is_of_images(row)) {
-            int launches = check_demands(device, row, somewhere);
-            assert_int_equal(launches > 0, row->plain > 0);
-            assert_int_equal(cuda_kernel_is_loaded(device, row, true), row->plain > 0);
+            int launches[KERNEL_IMAGES] = {0};
+            check_demands(device, row, somewhere, launches);
+            for (enum kernel_image image = IMAGE_WHOLE; image < KERNEL_IMAGES; ++image) {
+                assert_int_equal(launches[image] > 0, image_of(row, image) != NULL);
+                assert_int_equal(cuda_kernel_is_loaded(device, row, image), image_of(row, image) != NULL);
+            }
             rows += row->plain > 0;
+            finishing += row->finish > 0;
             others += !row->plain;
         }
         assert_true(!row->plain || is_of_images(row));
@@ -2119,26 +2195,43 @@ static void plain_products_have_an_image_of_their_own(void **state)
     carat_context_destroy(carat);
     driver = before;
     standin_set_capability(100);
-    assert_true(rows > 0 && others > 0);
+    print_message("%d rows have an image for plain products, %d of them one that finishes sums\n", rows,
+                  finishing);
+    assert_true(finishing > 0 && rows > finishing && others > 0);
 }
 
-/* The product of along_k() by a plan: whether its launch was of the row's plain image. */
-static bool plan_launches_plain(struct device *device, const struct plan *plan, const struct along_k *w,
-                                void *stream)
+/* The product of along_k() by a plan: which of the row's images its launch was of. */
+static enum kernel_image plan_launches(struct device *device, const struct plan *plan,
+                                       const struct along_k *w, void *stream)
 {
     carat_run run = {.stream = stream};
     noted_images.launches = 0;
     assert_ok(device->functions->gemm(device, plan, &w->operands, &run));
     noted_images.launches -= plan_has(plan, STEP_REDUCE);
-    return launched_plain(plan->steps[0].kernel);
+    return launched_image(plan->steps[0].kernel);
+}
+
+/* The image for a row's products times a factor. */
+static enum kernel_image image_for_factors(const struct kernel *row)
+{
+    return row->finish ? IMAGE_FINISHING : IMAGE_WHOLE;
+}
+
+static struct along_k times_two(const struct along_k *w)
+{
+    static const float two = 2;
+    struct along_k doubled = *w;
+    doubled.operands.alpha = &two;
+    return doubled;
 }
 
 /* Products in parts, and those whose tiles are shared, are for the whole image, and their plans load no other. */
 static void plain_products_are_in_one_part_and_share_nothing(void **state)
 {
     (void)state;
-    static const char *const names[] = {"wgmma_bf16_tn_256x128", "wgmma_bf16_tn_128x64",
-                                        "wgmma_bf16_tn_128x64_c2"};
+    static const char *const names[] = {"wgmma_bf16_tn_256x128", "wgmma_bf16_tn_256x128_c2",
+                                        "wgmma_bf16_tn_128x64", "wgmma_bf16_tn_128x64_c2"};
+    int finishing = 0;
     standin_set_capability(90);
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); ++i) {
         carat_context *carat = NULL;
@@ -2151,24 +2244,33 @@ static void plain_products_are_in_one_part_and_share_nothing(void **state)
         /* More tiles than clusters, an odd number of them. */
         struct along_k w = along_k((int64_t)3 * row->tile_m * kernel_cluster_m(row),
                                    (int64_t)3 * row->tile_n * kernel_cluster_n(row), 4096, somewhere);
+        struct along_k doubled = times_two(&w);
         struct plan parts = plan_in_parts(device, row, &w.problem, 2);
         struct plan shared = sharing_plan(device, row, &w.problem);
         assert_int_equal(parts.steps[0].kind, STEP_MULTIPLY);
         assert_ok(device->functions->prepare(device, &parts));
         assert_ok(device->functions->prepare(device, &shared));
-        assert_false(plan_launches_plain(device, &parts, &w, NULL));
-        assert_false(plan_launches_plain(device, &shared, &w, NULL));
-        assert_true(cuda_kernel_is_loaded(device, row, false));
-        assert_false(cuda_kernel_is_loaded(device, row, true));
-        /* The same product, whole. */
+        assert_int_equal(plan_launches(device, &parts, &w, NULL), IMAGE_WHOLE);
+        assert_int_equal(plan_launches(device, &parts, &doubled, NULL), IMAGE_WHOLE);
+        assert_int_equal(plan_launches(device, &shared, &w, NULL), IMAGE_WHOLE);
+        assert_int_equal(plan_launches(device, &shared, &doubled, NULL), IMAGE_WHOLE);
+        assert_true(cuda_kernel_is_loaded(device, row, IMAGE_WHOLE));
+        assert_false(cuda_kernel_is_loaded(device, row, IMAGE_PLAIN));
+        assert_false(cuda_kernel_is_loaded(device, row, IMAGE_FINISHING));
+        /* The same products, whole. */
         noted_images.launches = 0;
         assert_ok(cuda_gemm_with(device, row, &w.problem, &w.operands, NULL));
-        assert_true(launched_plain(row));
+        assert_int_equal(launched_image(row), IMAGE_PLAIN);
+        noted_images.launches = 0;
+        assert_ok(cuda_gemm_with(device, row, &doubled.problem, &doubled.operands, NULL));
+        assert_int_equal(launched_image(row), image_for_factors(row));
         assert_ok(carat_release(carat, somewhere));
         carat_context_destroy(carat);
         driver = before;
+        finishing += row->finish;
     }
     standin_set_capability(100);
+    assert_true(finishing > 0);
 }
 
 /* The plan of a row for the product of along_k(), as it lies: no more than the row's launch. */
@@ -2183,13 +2285,13 @@ static struct plan plan_in_one_launch(struct device *device, const struct kernel
     return plan;
 }
 
-/* A plan of a product that may be plain has both images loaded: what alpha is shows only when it is run, or recorded. */
-static void plans_load_both_images(void **state)
+/* A plan has every image loaded of which its launches may be: what alpha is shows only when it is run, or recorded. */
+static void plans_load_every_image_they_may_launch(void **state)
 {
     (void)state;
     carat_context *carat = NULL;
     int rows = 0;
-    const float two = 2;
+    int finishing = 0;
     standin_set_capability(90);
     assert_ok(carat_context_create(CARAT_DEVICE_CUDA, 0, &carat));
     struct device *device = carat_context_device(carat);
@@ -2204,7 +2306,9 @@ static void plans_load_both_images(void **state)
         }
         struct along_k w = along_k((int64_t)5 * row->tile_m * kernel_cluster_m(row),
                                    (int64_t)row->tile_n * kernel_cluster_n(row), 256, somewhere);
+        struct along_k doubled = times_two(&w);
         struct plan plan = plan_in_one_launch(device, row, &w);
+        int not_plain = row->finish ? 2 : 1; /* images */
         void *graph = NULL;
 
         /* Never plain: with a bias. */
@@ -2212,51 +2316,57 @@ static void plans_load_both_images(void **state)
         other.product.bias = true;
         noted_images.loads = 0;
         assert_ok(device->functions->prepare(device, &other));
-        assert_int_equal(noted_images.loads, 1);
-        assert_true(cuda_kernel_is_loaded(device, row, false) && !cuda_kernel_is_loaded(device, row, true));
+        assert_int_equal(noted_images.loads, not_plain);
+        assert_true(cuda_kernel_is_loaded(device, row, IMAGE_WHOLE));
+        assert_int_equal(cuda_kernel_is_loaded(device, row, IMAGE_FINISHING), row->finish);
+        assert_false(cuda_kernel_is_loaded(device, row, IMAGE_PLAIN));
 
         assert_ok(device->functions->prepare(device, &plan));
-        assert_int_equal(noted_images.loads, 2);
-        assert_true(cuda_kernel_is_loaded(device, row, false) && cuda_kernel_is_loaded(device, row, true));
+        assert_int_equal(noted_images.loads, not_plain + 1);
+        assert_true(cuda_kernel_is_loaded(device, row, IMAGE_PLAIN));
 
         assert_ok(cuda_capture_begin(device, stream));
-        assert_true(plan_launches_plain(device, &plan, &w, stream));
-        w.operands.alpha = &two;
-        assert_false(plan_launches_plain(device, &plan, &w, stream));
+        assert_int_equal(plan_launches(device, &plan, &w, stream), IMAGE_PLAIN);
+        assert_int_equal(plan_launches(device, &plan, &doubled, stream), image_for_factors(row));
         assert_ok(cuda_capture_end(device, stream, &graph));
         assert_ok(cuda_graph_destroy(device, graph));
-        assert_int_equal(noted_images.loads, 2);
+        assert_int_equal(noted_images.loads, not_plain + 1);
         rows++;
+        finishing += row->finish;
     }
     assert_ok(carat_stream_destroy(carat, stream));
     assert_ok(carat_release(carat, somewhere));
     carat_context_destroy(carat);
     driver = before;
     standin_set_capability(100);
-    assert_true(rows > 0);
+    assert_true(finishing > 0 && rows > finishing);
 }
 
-/* A plain image for which the device has no memory: the whole one does the same. */
-static void a_plain_image_without_memory_is_done_without(void **state)
+/* An image for which the device has no memory: the whole one does the same. */
+static void images_without_memory_are_done_without(void **state)
 {
     (void)state;
-    carat_context *carat = NULL;
+    const struct kernel *row = catalog_find("wgmma_bf16_tn_128x128");
+    assert_true(row && row->finish);
     standin_set_capability(90);
-    assert_ok(carat_context_create(CARAT_DEVICE_CUDA, 0, &carat));
-    struct device *device = carat_context_device(carat);
-    void *somewhere = device_memory(carat, 4096);
-    const struct kernel *row = catalog_find("wgmma_bf16_tn_128x64");
-    struct driver before = driver_that_notes_images();
-    struct along_k w = along_k((int64_t)5 * row->tile_m, row->tile_n, 256, somewhere);
-    struct plan plan = plan_in_one_launch(device, row, &w);
-    noted_images.barred = row->plain_image;
-    assert_ok(device->functions->prepare(device, &plan));
-    assert_false(plan_launches_plain(device, &plan, &w, NULL));
-    noted_images.barred = NULL;
-    assert_true(plan_launches_plain(device, &plan, &w, NULL));
-    assert_ok(carat_release(carat, somewhere));
-    carat_context_destroy(carat);
-    driver = before;
+    for (enum kernel_image image = IMAGE_PLAIN; image < KERNEL_IMAGES; ++image) {
+        carat_context *carat = NULL;
+        assert_ok(carat_context_create(CARAT_DEVICE_CUDA, 0, &carat));
+        struct device *device = carat_context_device(carat);
+        void *somewhere = device_memory(carat, 4096);
+        struct driver before = driver_that_notes_images();
+        struct along_k w = along_k((int64_t)5 * row->tile_m, row->tile_n, 256, somewhere);
+        struct plan plan = plan_in_one_launch(device, row, &w);
+        w = image == IMAGE_PLAIN ? w : times_two(&w);
+        noted_images.barred = image_of(row, image);
+        assert_ok(device->functions->prepare(device, &plan));
+        assert_int_equal(plan_launches(device, &plan, &w, NULL), IMAGE_WHOLE);
+        noted_images.barred = NULL;
+        assert_int_equal(plan_launches(device, &plan, &w, NULL), image);
+        assert_ok(carat_release(carat, somewhere));
+        carat_context_destroy(carat);
+        driver = before;
+    }
     standin_set_capability(100);
 }
 
@@ -2264,8 +2374,8 @@ static void a_plain_image_without_memory_is_done_without(void **state)
 static void another_row_stands_in_for_one_that_is_only_plain(void **state)
 {
     (void)state;
-    const float two = 2;
     int rows = 0;
+    int finishing = 0;
     standin_set_capability(90);
     for (int i = 0; i < carat_catalog_count; ++i) {
         const struct kernel *row = &carat_catalog[i];
@@ -2280,8 +2390,8 @@ static void another_row_stands_in_for_one_that_is_only_plain(void **state)
         struct along_k w = along_k((int64_t)5 * row->tile_m * kernel_cluster_m(row),
                                    (int64_t)3 * row->tile_n * kernel_cluster_n(row), 256, somewhere);
         struct plan plan = plan_in_one_launch(device, row, &w);
+        struct along_k doubled = times_two(&w);
         const struct kernel *other = plan.stand_in;
-        const void *alpha = w.operands.alpha;
         carat_run run = {0};
         assert_true(other && other->image);
 
@@ -2297,18 +2407,16 @@ static void another_row_stands_in_for_one_that_is_only_plain(void **state)
         noted_images.barred = NULL;
         assert_ok(device->functions->prepare(device, &plan));
         const int loads = noted_images.loads;
-        assert_int_equal(loads, other->plain_image ? 3 : 2);
+        assert_int_equal(loads, 2 + (other->plain_image != NULL) + (other->finish_image != NULL));
         noted_images.launches = 0;
         assert_ok(device->functions->gemm(device, &plan, &w.operands, &run));
         assert_true(noted_images.launches == 1 && noted_images.first == row->plain_image);
-        w.operands.alpha = &two;
         noted_images.launches = 0;
-        assert_ok(device->functions->gemm(device, &plan, &w.operands, &run));
-        assert_true(noted_images.launches == 1 && noted_images.first == other->image);
+        assert_ok(device->functions->gemm(device, &plan, &doubled.operands, &run));
+        assert_int_equal(launched_image(other), image_for_factors(other));
         assert_int_equal(noted_images.loads, loads);
 
         /* Nor does a D go by the copy engine that does not begin at 16 bytes. */
-        w.operands.alpha = alpha;
         w.operands.d = (char *)somewhere + 2;
         noted_images.launches = 0;
         assert_ok(device->functions->gemm(device, &plan, &w.operands, &run));
@@ -2317,9 +2425,10 @@ static void another_row_stands_in_for_one_that_is_only_plain(void **state)
         carat_context_destroy(carat);
         driver = before;
         rows++;
+        finishing += other->finish;
     }
     standin_set_capability(100);
-    assert_true(rows > 0);
+    assert_true(rows > 0 && finishing > 0);
 }
 
 static void a_context_waits_for_its_work(void **state)
@@ -2435,8 +2544,8 @@ int main(void)
         test(planned_products_of_two_planes_allocate_nothing),
         test(plain_products_have_an_image_of_their_own),
         test(plain_products_are_in_one_part_and_share_nothing),
-        test(plans_load_both_images),
-        test(a_plain_image_without_memory_is_done_without),
+        test(plans_load_every_image_they_may_launch),
+        test(images_without_memory_are_done_without),
         test(another_row_stands_in_for_one_that_is_only_plain),
         test(a_context_waits_for_its_work),
         test(the_current_context_stays),

@@ -260,8 +260,9 @@ static_assert(PLANES == 1 || ROW_SHARERS == 1, "a tile's part beyond D is one al
 static_assert(!SCALED || (WGMMA_N % BLOCK_SIDE == 0 && BLOCKS_OF_TILE <= FACTORS),
               "scaled blocks lie in one tile each");
 static_assert(TILE_ROWS == 64 * CONSUMERS_OF_TILE, "a consumer has 64 rows");
-#if FINISHES && (!PLAIN || ELEMENT == ELEMENT_F32 || ELEMENT == ELEMENT_S8 || TURNS || SHARES_K || ROWS_IN_PAIRS)
-#error "tiles are finished of 16-bit results that a thread has next to each other, as soon as both consumers have summed them"
+#if FINISHES &&                                                                                              \
+    (!PLAIN || ELEMENT == ELEMENT_F32 || ELEMENT == ELEMENT_S8 || TURNS || SHARES_K || ROWS_IN_PAIRS)
+#error "finished are 16-bit results that a thread has next to each other, of a tile that both consumers sum"
 #endif
 #if TURNS && (STREAM || PLANES > 1 || MOVES_SUMS || FETCHES_ROWS || CONSUMERS < 2)
 #error "whole tiles alone are taken in turn, of sums that stay where they are"
@@ -322,6 +323,8 @@ static_assert(__builtin_offsetof(shared_memory, stages) == 0 &&
                   __builtin_offsetof(stage, columns) == PLANES * ROWS_BYTES,
               "places in shared memory are worked out as numbers");
 static_assert(SWAPPED || WGMMA_N % BUFFER_ROWS == 0, "columns of D fill whole buffers");
+static_assert(!FINISHES || WGMMA_N % 16 == 0 || LATE_WORDS > 0,
+              "what is stored of results are whole buffers' rows");
 static_assert(STAGES + 2 + (LATE_WORDS > 0) + (TURNS || SHARES_K ? CONSUMERS - 1 : 0) <= PLACES,
               "the producer is so many pieces ahead at most");
 static_assert(sizeof(shared_memory) == SHARED_BYTES, "the row says how much shared memory a block takes");
@@ -840,6 +843,8 @@ static __device__ __forceinline__ void store_some_late(consumer_state *self)
 
 #if !FETCHES_ROWS
 
+#if PLANES == 1
+
 /* Puts bias that was asked for where the tile's end looks for it. */
 static __device__ __forceinline__ void put_what_comes(consumer_state *self, const coming_bias *bias)
 {
@@ -857,6 +862,8 @@ static __device__ __forceinline__ void ask_for_what_is_due(consumer_state *self,
         self->waits += BIAS_COMES - BIAS_IS_DUE;
     }
 }
+
+#endif
 
 /* Does what waits while the instructions of a stage run, as much as one gives time for. */
 static __device__ __forceinline__ void do_what_waits(consumer_state *self, coming_bias *bias)

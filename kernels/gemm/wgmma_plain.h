@@ -20,7 +20,8 @@
  * any, also in device memory, and that D is bf16, or f16 for f16. What the whole image loses there is not arithmetic: with ReLU
  * 2.8% of a product of 4096 cubed, where this one loses 0.7, and with bias 3.3 to 3.9, where this one loses 1.
  *
- * The bits of D are the same from any image: the instructions that sum and round are the same ones.
+ * The bits of D are the same from any image: the instructions that sum and round are the same ones, but with ReLU, which there is part
+ * of the one that rounds, and has the bits of both for every f32.
  */
 #ifndef CARAT_GEMM_WGMMA_PLAIN_H
 #define CARAT_GEMM_WGMMA_PLAIN_H

@@ -179,9 +179,9 @@ static __device__ __forceinline__ void finish_pairs(standing at, const float val
             low = fmaf(alpha, low, bias == BIAS_ALONG_ROWS ? of_row[i % 2] : of_columns.x);
             high = fmaf(alpha, high, bias == BIAS_ALONG_ROWS ? of_row[i % 2] : of_columns.y);
         }
-        words[i] = activation == ACTIVATION_RELU ? pack_above_zero(low, high)
-                                                 : pack_result(activate(low, activation),
-                                                               activate(high, activation), FINISHED_TYPE);
+        words[i] = activation == ACTIVATION_RELU
+                       ? pack_above_zero(low, high)
+                       : pack_result(activate(low, activation), activate(high, activation), FINISHED_TYPE);
     }
 }
 
@@ -495,7 +495,8 @@ static __device__ __forceinline__ void store_words(standing at, const tensor_gem
         if (through_stages ? number >= STAGES : number % BUFFERS == 0) {
             await_buffers(at, consumer);
         }
-        fill_words(place_of_16(at), buffer, &words[(SWAPPED ? m : piece_n(number, 2)) / 4], piece_width(m, 2));
+        fill_words(place_of_16(at), buffer, &words[(SWAPPED ? m : piece_n(number, 2)) / 4],
+                   piece_width(m, 2));
         store_known(at, arguments, buffer, tile, number, 2, consumer);
     }
 }

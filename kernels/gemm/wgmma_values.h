@@ -155,7 +155,7 @@ static __device__ __forceinline__ void ask_for_bias(const gemm_arguments *gemm, 
     first += share.problem * epilogue->stride_bias + thread;
 #pragma unroll
     for (int i = 0; i < BIASES_OF_THREAD; ++i) {
-        bias->bits[i] = is_wide ? 0x80000000u : 0x8000u; /* -0 */
+        bias->bits[i] = is_wide ? 0x80000000u : 0x8000u; /* -0; of s32, beyond D's edge alone */
         if (thread + i * WARPGROUP < left) {
             if (is_wide) {
                 bias->bits[i] = ((const uint32_t *)epilogue->bias)[first + i * WARPGROUP];
@@ -346,12 +346,13 @@ static __device__ __forceinline__ void add_c_in_integers(standing at, wgmma_sum 
             __syncwarp();
         }
         if (along_m(at, i) < rows && along_n(at, i) < columns) {
-            sum[i] += (int32_t)(beta * (uint32_t)c[along_m(at, i) + along_n(at, i) * gemm->ldc]);
+            uint32_t addend = beta * (uint32_t)c[along_m(at, i) + along_n(at, i) * gemm->ldc];
+            sum[i] = (int32_t)((uint32_t)sum[i] + addend);
         }
     }
 }
 
-/* The same in s32, modulo 2^32: for D of s32, whose bias stands in shared memory as it is. */
+/* As finish_values(), in s32, modulo 2^32: for D of s32, whose bias stands in shared memory as it is. */
 static __device__ __forceinline__ void finish_integers(standing at, wgmma_sum sum[WGMMA_SUMS],
                                                        const gemm_arguments *gemm, place share, uint32_t todo,
                                                        const float *shared_bias, int consumer)

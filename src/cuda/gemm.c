@@ -193,6 +193,9 @@ static carat_status prepare(struct cuda_device *device, const struct plan *plan)
         CARAT_TRY(kernel_load(device, only_plain ? plan->stand_in : step->kernel, IMAGE_WHOLE, &function));
         if (step->kind == STEP_MULTIPLY) {
             CARAT_TRY(prepare_images(device, plan, step->kernel));
+            if (only_plain) {
+                CARAT_TRY(prepare_images(device, plan, plan->stand_in));
+            }
         }
         if (step->kind == STEP_SPLIT && step->kernel->planes == 2) {
             CARAT_TRY(count_left_of(device, &count));

@@ -309,7 +309,7 @@ static bool make_finished(int64_t index, const struct kernel *row, struct trial 
     bool is_plain = p->bias == CARAT_BIAS_NONE && p->activation == CARAT_ACTIVATION_NONE;
     trial->alpha = is_plain || random_one_in(&random, 2) ? -1.25 : 1;
     if (trial->scales != SCALES_NONE) {
-        trial->scales = SCALES_HOST;
+        trial->scales = index % 2 == 0 ? SCALES_INPUTS_DEVICE : SCALES_HOST;
         trial->scale_d = 1;
     }
     return row_does(trial);
@@ -335,7 +335,7 @@ static bool make_rung(int64_t index, void *what, struct trial *trial)
 
 /*
  * Trials of a row: so many of any kind, then, where its blocks stay for several tiles, some of many problems, where it has an
- * image for plain products some of those, and where its clusters may share tiles, some where they do.
+ * image for plain products or one that finishes some of those, and where its clusters may share tiles, some where they do.
  */
 struct of_row {
     const struct kernel *row;

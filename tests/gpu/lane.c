@@ -369,11 +369,19 @@ static void set_scalars(struct lane *lane)
     element_set(CARAT_F32, &lane->scalars[SCALE_D], 0, trial->scale_d);
 }
 
+static bool lies_on_device(const struct trial *trial, int scalar)
+{
+    if (scalar < SCALE_A) {
+        return trial->scalars_on_device;
+    }
+    return trial->scales == SCALES_DEVICE || (trial->scales == SCALES_INPUTS_DEVICE && scalar != SCALE_D);
+}
+
 static carat_status upload_scalars(struct lane *lane)
 {
     const struct trial *trial = &lane->trial;
     for (int i = 0; i < SCALARS; i++) {
-        bool on_device = i >= SCALE_A ? trial->scales == SCALES_DEVICE : trial->scalars_on_device;
+        bool on_device = lies_on_device(trial, i);
         if (on_device) {
             carat_status status = carat_copy(lane->context, lane->scalars_on_device + (size_t)i * BASE,
                                              &lane->scalars[i], sizeof(lane->scalars[i]), lane->stream);
@@ -574,7 +582,7 @@ carat_status lane_run(struct lane *lane, void *stream)
     const struct trial *trial = &lane->trial;
     const void *scalars[SCALARS];
     for (int i = 0; i < SCALARS; i++) {
-        bool on_device = i >= SCALE_A ? trial->scales == SCALES_DEVICE : trial->scalars_on_device;
+        bool on_device = lies_on_device(trial, i);
         scalars[i] = on_device ? (const void *)(lane->scalars_on_device + (size_t)i * BASE)
                                : (const void *)&lane->scalars[i];
     }

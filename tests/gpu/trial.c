@@ -51,7 +51,7 @@ void trial_batch(struct trial *trial, int64_t batch, int64_t gap)
 void trial_describe(const struct trial *trial, char *text, size_t size)
 {
     static const char *const places[] = {"device", "pinned", "pageable"};
-    static const char *const scales[] = {"none", "host", "device"};
+    static const char *const scales[] = {"none", "host", "device", "device, but D's"};
     const carat_gemm_problem *p = &trial->problem;
     static const char *const ways[] = {"library", "alone", "packed", "any way", "shared tiles"};
     static const char *const ranges[RANGES] = {

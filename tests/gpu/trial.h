@@ -21,7 +21,8 @@ enum place { PLACE_DEVICE, PLACE_PINNED, PLACE_PAGEABLE, PLACE_COUNT };
  */
 enum way { WAY_LIBRARY, WAY_ROW, WAY_PACKED, WAY_ANY, WAY_SHARED, WAY_WHOLE };
 
-enum scales { SCALES_NONE, SCALES_HOST, SCALES_DEVICE };
+/* Where they lie; with the last but that of D, which the host has. */
+enum scales { SCALES_NONE, SCALES_HOST, SCALES_DEVICE, SCALES_INPUTS_DEVICE };
 
 /*
  * How large the elements of A and B are, of f32. Sums of bf16 planes may not stand for what is too small, nor for what is

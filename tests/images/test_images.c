@@ -2,7 +2,8 @@
  * test_images.c - the compiled kernels as they lie in the library: every row of the catalogue has an image of its
  * own, with a kernel of the row's name and no other, for the row's architectures, that keeps nothing in local memory
  * and whose blocks fit a multiprocessor. Rows with PLAIN=1, and no others, have a second image, for plain products, of
- * which the same is true, which takes the same shared memory, and whose machine code is much shorter.
+ * which the same is true, which takes the same shared memory, and whose machine code is much shorter; so have rows with
+ * FINISH=1 a third one, for products with bias, an activation or a factor, which is not as short.
  *
  * Fat binaries and the ELF files in them are taken apart here, without a tool of the CUDA toolkit. A fat binary is
  * a header of 16 bytes, then entries: each a header that says kind, architecture and size, and its bytes, which may
@@ -35,8 +36,6 @@ enum { ENTRY_PTX = 1, ENTRY_ELF = 2 };
 enum { FORMAT_SIZED = 4, ATTRIBUTE_FRAME_SIZE = 0x11, ATTRIBUTE_REGISTERS = 0x2f };
 #define REGISTERS 65536 /* of a multiprocessor, from Turing to Hopper */
 #define REGISTERS_UNIT 8
-/* The machine code of an image for plain products is at least so many times shorter than that of the whole one. */
-#define PLAIN_SHORTER 2
 
 /* The architectures that machine code is made for, where a row's own is not above them. */
 static const int targets[] = {IMAGE_TARGETS};
@@ -69,6 +68,14 @@ struct span {
     size_t size;
 };
 
+/* What the machine code of an image for less than all that a row can do has at most, of the length of the whole one's. */
+struct share {
+    uint64_t numerator;
+    uint64_t denominator;
+};
+static const struct share plain_share = {1, 2};
+static const struct share finishing_share = {2, 3};
+
 /* One of a row's images; of no bytes where there is none. */
 struct image {
     const struct kernel *row;
@@ -83,16 +90,25 @@ struct content {
     uint64_t global; /* memory of the image's own */
 };
 
+static struct image image_between(const struct kernel *row, const char *kind, const unsigned char *begin,
+                                  const unsigned char *end)
+{
+    return (struct image){row, kind, {begin, begin ? (size_t)(end - begin) : 0}};
+}
+
 static struct image whole_image(const struct kernel *row)
 {
-    size_t size = row->image ? (size_t)(row->image_end - row->image) : 0;
-    return (struct image){row, "", {row->image, size}};
+    return image_between(row, "", row->image, row->image_end);
 }
 
 static struct image plain_image(const struct kernel *row)
 {
-    size_t size = row->plain_image ? (size_t)(row->plain_image_end - row->plain_image) : 0;
-    return (struct image){row, ", plain,", {row->plain_image, size}};
+    return image_between(row, ", plain,", row->plain_image, row->plain_image_end);
+}
+
+static struct image finishing_image(const struct kernel *row)
+{
+    return image_between(row, ", finishing,", row->finish_image, row->finish_image_end);
 }
 
 /*
@@ -283,19 +299,23 @@ static struct content check_image(struct image image)
     return sum;
 }
 
-/* The image for plain products of a row that has one, beside the whole one. */
-static void check_plain_image(const struct kernel *row, const struct content *whole)
+/* An image for less than all that the row can do, where it is there, beside the whole one. */
+static void check_lesser_image(struct image image, const struct content *whole, struct share most)
 {
-    struct content plain = check_image(plain_image(row));
-    if (plain.code_bytes == 0 || whole->code_bytes == 0) {
+    if (image.file.size == 0) {
+        return;
+    }
+    struct content lesser = check_image(image);
+    if (lesser.code_bytes == 0 || whole->code_bytes == 0) {
         return; /* not read, and counted as that */
     }
-    print_message("%s, plain: %lu bytes of machine code, and %lu of the whole\n", row->name,
-                  (unsigned long)plain.code_bytes, (unsigned long)whole->code_bytes);
-    assert_int_equal(plain.static_shared, whole->static_shared);
-    if (plain.code_bytes * PLAIN_SHORTER >= whole->code_bytes) {
-        fail_msg("%s: the image for plain products has %lu bytes of machine code, not less than 1/%d of %lu",
-                 row->name, (unsigned long)plain.code_bytes, PLAIN_SHORTER, (unsigned long)whole->code_bytes);
+    print_message("%s%s %lu bytes of machine code, and %lu of the whole\n", image.row->name, image.kind,
+                  (unsigned long)lesser.code_bytes, (unsigned long)whole->code_bytes);
+    assert_int_equal(lesser.static_shared, whole->static_shared);
+    if (lesser.code_bytes * most.denominator > whole->code_bytes * most.numerator) {
+        fail_msg("%s%s has %lu bytes of machine code, more than %lu/%lu of %lu", image.row->name, image.kind,
+                 (unsigned long)lesser.code_bytes, (unsigned long)most.numerator,
+                 (unsigned long)most.denominator, (unsigned long)whole->code_bytes);
     }
 }
 
@@ -317,6 +337,15 @@ static int count_plain_images(void)
     return count;
 }
 
+static int count_finishing_images(void)
+{
+    int count = 0;
+    for (int i = 0; i < carat_catalog_count; i++) {
+        count += carat_catalog[i].finish_image != NULL;
+    }
+    return count;
+}
+
 /* Skips the test where the build has no kernels. */
 static void need_images(void)
 {
@@ -327,6 +356,27 @@ static void need_images(void)
     }
 }
 
+/* An image is there exactly where it should be. */
+static void expect_image(struct image image, bool wanted)
+{
+    if ((image.file.size > 0) != wanted) {
+        fail_msg("%s%s with PLAIN=%d and FINISH=%d: an image is %s", image.row->name, image.kind,
+                 image.row->plain, image.row->finish, wanted ? "missing" : "there");
+    }
+}
+
+/* All images of a row that is compiled. */
+static void check_row(const struct kernel *row)
+{
+    if (row->plain == 2) {
+        check_image(plain_image(row));
+        return;
+    }
+    struct content whole = check_image(whole_image(row));
+    check_lesser_image(plain_image(row), &whole, plain_share);
+    check_lesser_image(finishing_image(row), &whole, finishing_share);
+}
+
 static void every_row_has_its_kernel(void **state)
 {
     (void)state;
@@ -335,22 +385,12 @@ static void every_row_has_its_kernel(void **state)
     for (int i = 0; i < carat_catalog_count; i++) {
         const struct kernel *row = &carat_catalog[i];
         bool compiled = row->image || row->plain_image;
-        if ((row->plain_image != NULL) != (row->plain && compiled)) {
-            fail_msg("%s, with PLAIN=%d, has %s image for plain products", row->name, row->plain,
-                     row->plain_image ? "an" : "no");
-        }
-        if ((row->image != NULL) != (row->plain < 2 && compiled)) {
-            fail_msg("%s, with PLAIN=%d, has %s whole image", row->name, row->plain, row->image ? "a" : "no");
-        }
-        if (row->plain == 2 && compiled) {
-            print_message("%s\n", row->name);
-            check_image(plain_image(row));
-        } else if (compiled) {
+        expect_image(whole_image(row), row->plain < 2 && compiled);
+        expect_image(plain_image(row), row->plain > 0 && compiled);
+        expect_image(finishing_image(row), row->finish > 0 && compiled);
+        if (compiled) {
             print_message("%s\n", row->name); /* the last one named is the one that failed */
-            struct content whole = check_image(whole_image(row));
-            if (row->plain_image) {
-                check_plain_image(row, &whole);
-            }
+            check_row(row);
         } else if (IMAGES_OF_ALL) {
             fail_msg("%s has no image", row->name);
         } else {
@@ -373,19 +413,30 @@ static void apart(struct image x, struct image y)
     }
 }
 
+/* No image of a row has a byte in common with one of another row, or of its own. */
+static void images_apart(const struct kernel *x, const struct kernel *y)
+{
+    enum { IMAGES = 3 };
+    const struct image of_x[IMAGES] = {whole_image(x), plain_image(x), finishing_image(x)};
+    const struct image of_y[IMAGES] = {whole_image(y), plain_image(y), finishing_image(y)};
+    for (int i = 0; i < IMAGES; i++) {
+        for (int j = 0; j < IMAGES; j++) {
+            if (x != y || i != j) {
+                apart(of_x[i], of_y[j]);
+            }
+        }
+    }
+}
+
 static void rows_share_neither_name_nor_image(void **state)
 {
     (void)state;
     for (int i = 0; i < carat_catalog_count; i++) {
         const struct kernel *x = &carat_catalog[i];
-        apart(whole_image(x), plain_image(x));
+        images_apart(x, x);
         for (int j = 0; j < i; j++) {
-            const struct kernel *y = &carat_catalog[j];
-            assert_string_not_equal(x->name, y->name);
-            apart(whole_image(x), whole_image(y));
-            apart(whole_image(x), plain_image(y));
-            apart(plain_image(x), whole_image(y));
-            apart(plain_image(x), plain_image(y));
+            assert_string_not_equal(x->name, carat_catalog[j].name);
+            images_apart(x, &carat_catalog[j]);
         }
     }
 }
@@ -395,8 +446,10 @@ static void library_is_small(void **state)
     (void)state;
     struct stat status;
     assert_int_equal(stat(SHARED_LIBRARY, &status), 0);
-    print_message("the shared library has %.1f MB, images of %d rows in it, %d of them for plain products\n",
-                  (double)status.st_size / 1e6, count_images(), count_plain_images());
+    print_message("the shared library has %.1f MB, images of %d rows in it: %d of them have one for plain "
+                  "products, %d one that finishes sums\n",
+                  (double)status.st_size / 1e6, count_images(), count_plain_images(),
+                  count_finishing_images());
     assert_true(status.st_size > 0);
     assert_true(status.st_size < LIBRARY_LIMIT);
 }
