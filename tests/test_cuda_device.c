@@ -1887,11 +1887,12 @@ static struct driver driver_that_notes_images(void)
     return before;
 }
 
-static const char *const image_names[KERNEL_IMAGES] = {
-    [IMAGE_WHOLE] = "the whole image",
-    [IMAGE_PLAIN] = "the image for plain products",
-    [IMAGE_FINISHING] = "the image that finishes sums",
-};
+static const char *name_of_image(enum kernel_image image)
+{
+    return image == IMAGE_PLAIN       ? "the image for plain products"
+           : image == IMAGE_FINISHING ? "the image that finishes sums"
+                                      : "the whole image";
+}
 
 /* One of a row's images; NULL where it has none of that kind. */
 static const unsigned char *image_of(const struct kernel *row, enum kernel_image image)
@@ -2147,7 +2148,7 @@ static void check_demands(struct device *device, const struct kernel *row, char 
             enum kernel_image launched = launched_image(row);
             if (launched != wanted) {
                 fail_msg("%s to %s, %s: %s is launched, not %s", row->name, carat_type_name(result),
-                         demand->what, image_names[launched], image_names[wanted]);
+                         demand->what, name_of_image(launched), name_of_image(wanted));
             }
             launches[launched]++;
         }
