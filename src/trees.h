@@ -15,12 +15,19 @@
 #include <stdint.h>
 #include <stdio.h>
 
-/* A decision, behind which stands what is asked next where the answer is yes; or a leaf. */
+/*
+ * A decision, behind which stands what is asked next where the answer is yes; or a leaf. Six bytes, as a library has hundreds of
+ * thousands.
+ */
+enum { TREE_FEATURE_BITS = 6, TREE_MOST_FEATURES = 1 << TREE_FEATURE_BITS, TREE_MOST_NODES = 1 << 10 };
 struct tree_node {
-    float value;    /* the most that is a yes, or what the leaf says */
-    uint16_t other; /* how many nodes on the way goes on where it is no; 0: a leaf */
-    uint16_t feature;
+    uint16_t value[2]; /* the bits of a float: the most that is a yes, or what the leaf says */
+    uint16_t
+        step; /* how many nodes on the way goes on where it is no, and of which feature is asked; 0: a leaf */
 };
+
+/* A node of a tree of TREE_MOST_NODES at most; `other` is 0 for a leaf. */
+struct tree_node tree_node_of(float value, int other, int feature);
 
 struct trees {
     int32_t count;

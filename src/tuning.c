@@ -31,8 +31,12 @@ const struct tuning_axes *tuning_axes(int operation)
                                          : &reduce_axes;
 }
 
-/* Knots of the largest grid. */
-enum { MOST_POINTS = 9 * 5 * 3 };
+/* Knots of the largest grid, and the room for them in a table: a multiple of 8 bytes. */
+enum { MOST_POINTS = 9 * 5 * 3, POINT_ROOM = MOST_POINTS + 1 };
+
+/* Logarithms of factors at the knots of a grid, in parts of 1 / VALUE_UNITS: to a fortieth of a percent. */
+enum { VALUE_UNITS = 1 << 11 };
+typedef int16_t grid_values[POINT_ROOM];
 
 /*
  * A grid while it is learned: at the knots the sums of the logarithms of the factors that were measured nearest to the
@@ -46,15 +50,15 @@ struct lesson {
 
 struct tuning_table {
     const int32_t *grids; /* TUNING_VARIANTS a row of the catalogue: which of the values; below 0: none */
-    const float (*values)[MOST_POINTS]; /* logarithms of factors at the knots of each grid */
-    void *memory;                       /* in which both are; NULL: they lie in an image */
-    struct ways *ways;                  /* what whole ways say; NULL: nothing */
-    struct trees trees;                 /* a count of 0: none */
-    const char *device;                 /* of which it is in the library, or that to which it adds; NULL */
-    const char *relative;               /* the same, where it is another one than this; NULL */
-    double memory_share;                /* as in device_traits: of that whose memory is in its times */
-    bool adds;                          /* times of this device to that one's */
-    struct tuning_table *base;          /* to which it adds: what is not here is there; NULL: to none */
+    const grid_values *values; /* of each grid */
+    void *memory;              /* in which both are; NULL: they lie in an image */
+    struct ways *ways;         /* what whole ways say; NULL: nothing */
+    struct trees trees;        /* a count of 0: none */
+    const char *device;        /* of which it is in the library, or that to which it adds; NULL */
+    const char *relative;      /* the same, where it is another one than this; NULL */
+    double memory_share;       /* as in device_traits: of that whose memory is in its times */
+    bool adds;                 /* times of this device to that one's */
+    struct tuning_table *base; /* to which it adds: what is not here is there; NULL: to none */
 };
 
 /* What is learned of a text. */
@@ -214,7 +218,7 @@ double tuning_factor(const struct tuning_table *table, const struct kernel *kern
     if (grid < 0) {
         return 1;
     }
-    const float *values = table->values[grid];
+    const int16_t *values = table->values[grid];
     const struct tuning_axes *axes = tuning_axes(kernel->operation);
     int below[3];
     double shares[3];
@@ -234,7 +238,7 @@ double tuning_factor(const struct tuning_table *table, const struct kernel *kern
             sum += weight * (double)values[index_of(axes, knots)];
         }
     }
-    return exp(sum);
+    return exp(sum / VALUE_UNITS);
 }
 
 void tuning_close(struct tuning_table *table)
@@ -354,7 +358,7 @@ static carat_status table_alone(const unsigned char *image, const struct device_
         return fail(CARAT_OUT_OF_HOST_MEMORY, "no memory for a tuning table");
     }
     made->grids = (const int32_t *)(head + 1);
-    made->values = (const float(*)[MOST_POINTS])(made->grids + head->slots);
+    made->values = (const grid_values *)(made->grids + head->slots);
     const unsigned char *behind = (const unsigned char *)(made->values + head->grids);
     if (head->has_trees) {
         behind = trees_of_image(behind, &made->trees);
@@ -489,6 +493,15 @@ static carat_status take_line(void *context, const struct tuning_head *head, con
     return learn(learning, line->kernel, variant, point, line->microseconds * head->clock / cycles);
 }
 
+/* Factors are between LEAST_FACTOR and MOST_FACTOR, whose logarithms there is room for. */
+static void put_values(const struct lesson *lesson, grid_values values)
+{
+    for (int i = 0; i < MOST_POINTS; i++) {
+        values[i] = (int16_t)lrintf(lesson->values[i] * (float)VALUE_UNITS);
+    }
+    values[MOST_POINTS] = 0;
+}
+
 /* Finishes all grids, and puts them into the table. */
 static carat_status keep_grids(const struct learning *learning, struct tuning_table *table)
 {
@@ -501,19 +514,19 @@ static carat_status keep_grids(const struct learning *learning, struct tuning_ta
     if (!grids) {
         return fail(CARAT_OUT_OF_HOST_MEMORY, "no memory for a tuning table");
     }
-    float(*values)[MOST_POINTS] = (float(*)[MOST_POINTS])(grids + grid_slots());
+    grid_values *values = (grid_values *)(grids + grid_slots());
     count = 0;
     for (int slot = 0; slot < grid_slots(); slot++) {
         struct lesson *lesson = learning->lessons[slot];
         grids[slot] = lesson ? count : -1;
         if (lesson) {
             finish(tuning_axes(carat_catalog[slot / TUNING_VARIANTS].operation), lesson);
-            memcpy(values[count++], lesson->values, sizeof(*values));
+            put_values(lesson, values[count++]);
         }
     }
     table->memory = grids;
     table->grids = grids;
-    table->values = (const float(*)[MOST_POINTS])values;
+    table->values = (const grid_values *)values;
     return CARAT_OK;
 }
 

@@ -24,9 +24,39 @@
  *                no:  4
  * and a tree of one leaf: 8.
  */
-static const struct tree_node nodes[] = {{1, 4, 0}, {5, 2, 1}, {1, 0, 0}, {2, 0, 0}, {4, 0, 0}, {8, 0, 0}};
+static struct tree_node nodes[6];
 static const int32_t first[] = {0, 5, 6};
 static const struct trees two_trees = {2, first, nodes};
+
+static int make_nodes(void **state)
+{
+    (void)state;
+    nodes[0] = tree_node_of(1, 4, 0);
+    nodes[1] = tree_node_of(5, 2, 1);
+    nodes[2] = tree_node_of(1, 0, 0);
+    nodes[3] = tree_node_of(2, 0, 0);
+    nodes[4] = tree_node_of(4, 0, 0);
+    nodes[5] = tree_node_of(8, 0, 0);
+    return 0;
+}
+
+/* The last feature, the longest step, and a value of all bits. */
+static void a_node_holds_what_there_can_be(void **state)
+{
+    (void)state;
+    static struct tree_node long_tree[TREE_MOST_NODES];
+    static const int32_t only[] = {0, TREE_MOST_NODES};
+    const struct trees trees = {1, only, long_tree};
+    const float limit = -1.000000119F;
+    float features[TREE_MOST_FEATURES] = {0};
+    long_tree[0] = tree_node_of(limit, TREE_MOST_NODES - 1, TREE_MOST_FEATURES - 1);
+    long_tree[1] = tree_node_of(0.1F, 0, 0);
+    long_tree[TREE_MOST_NODES - 1] = tree_node_of(-3e-30F, 0, 0);
+    features[TREE_MOST_FEATURES - 1] = limit;
+    assert_true(trees_sum(&trees, features) == 0.1F);
+    features[TREE_MOST_FEATURES - 1] = -1;
+    assert_true(trees_sum(&trees, features) == -3e-30F);
+}
 
 static void all_trees_are_added_up(void **state)
 {
@@ -235,11 +265,12 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_trees_are_added_up),
+        cmocka_unit_test(a_node_holds_what_there_can_be),
         cmocka_unit_test(an_image_says_the_same),
         cmocka_unit_test(trees_learn_what_holds_for_others),
         cmocka_unit_test(the_same_lessons_give_the_same_trees),
         cmocka_unit_test(few_lessons_make_leaves),
         cmocka_unit_test(the_best_of_all_ways_is_found),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, make_nodes, NULL);
 }

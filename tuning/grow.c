@@ -8,6 +8,7 @@
  */
 #include "grow.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,6 +19,7 @@ enum {
     MOST_SEEN = 20000,  /* values by which bins are chosen */
     NODES = 2 * LEAVES - 1,
 };
+static_assert((int)NODES <= (int)TREE_MOST_NODES, "a step leads as far as a tree is long");
 static const float RATE = 0.2F;    /* so much of what a leaf has left is learned at a time */
 static const double RESTRAINT = 1; /* lessons that weigh in each leaf, which have nothing left over */
 
@@ -310,13 +312,11 @@ static int write_node(const struct grower *grower, int from, struct tree_node *t
 {
     const struct node *node = &grower->nodes[from];
     if (node->feature < 0) {
-        *to = (struct tree_node){.value = node->value};
+        *to = tree_node_of(node->value, 0, 0);
         return 1;
     }
     int yes = write_node(grower, node->children[0], to + 1);
-    *to = (struct tree_node){.value = grower->limits[node->feature][node->limit],
-                             .other = (uint16_t)(1 + yes),
-                             .feature = (uint16_t)node->feature};
+    *to = tree_node_of(grower->limits[node->feature][node->limit], 1 + yes, node->feature);
     return 1 + yes + write_node(grower, node->children[1], to + 1 + yes);
 }
 

@@ -8,6 +8,7 @@
  * judged: the trees learn nothing of the shapes that tests/test_choice.c judges them by. BASE is the image of the table to
  * which this one adds: what is in there the one that is made does not have once more.
  */
+#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,6 +21,8 @@
 #include "status.h"
 #include "tuning.h"
 #include "way_features.h"
+
+static_assert((int)WAY_FEATURES <= (int)TREE_MOST_FEATURES, "trees ask of every feature");
 
 enum { TREES = 200 };
 /*
