@@ -1,13 +1,14 @@
 # Reads kernels/catalog.txt, and gives
 #   carat_catalog_table(OUTPUT FILE IMAGES DIRECTORY|"" TARGETS VAR)
-# the C table of all rows, and, where nvcc is there, one fat binary a row, of rows with PLAIN=1 two, with FINISH=1 three; and
+# the C table of all rows, and, where nvcc is there, one fat binary a row, of rows with PLAIN=1 or FINISH=1 another, or both; and
 #   carat_catalog_standin(OUTPUT FILE)
 # the same with words in the place of images, for who plans and needs no device.
 #
 # A row is: name source arch KEY=VALUE ...   A VALUE that is no number is the word KEY_VALUE.
 #
 # A row with PLAIN=1 has a second image, compiled with -DPLAIN=1: for products of which nothing is asked but their sums. One with
-# PLAIN=2 has that image alone. One with FINISH=1 has a third, compiled with -DPLAIN=1 -DFINISHES=1: sums, bias and activations.
+# FINISH=1 has one more, compiled with -DPLAIN=1 -DFINISHES=1: sums, scales, bias and activations. One with PLAIN=2 or FINISH=2 has
+# that image alone.
 
 set(CARAT_CATALOG ${PROJECT_SOURCE_DIR}/kernels/catalog.txt)
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${CARAT_CATALOG})
@@ -141,7 +142,7 @@ function(carat_catalog_table file images targets)
             carat_row_gencode("${row}" gencode)
             if(gencode)
                 carat_row_definitions("${row}" definitions)
-                if(NOT "PLAIN=2" IN_LIST fields)
+                if(NOT "PLAIN=2" IN_LIST fields AND NOT "FINISH=2" IN_LIST fields)
                     set(symbol carat_image_${name})
                     carat_embed_image(${name} ${images}/${name}.fatbin ${source} "${gencode}" "${definitions}" ${symbol})
                 endif()
@@ -150,7 +151,7 @@ function(carat_catalog_table file images targets)
                     carat_embed_image("${name}, plain" ${images}/${name}.plain.fatbin ${source} "${gencode}"
                                       "${definitions};-DPLAIN=1" ${plain_symbol})
                 endif()
-                if("FINISH=1" IN_LIST fields)
+                if("FINISH=1" IN_LIST fields OR "FINISH=2" IN_LIST fields)
                     set(finish_symbol carat_finish_image_${name})
                     carat_embed_image("${name}, finishing" ${images}/${name}.finish.fatbin ${source} "${gencode}"
                                       "${definitions};-DPLAIN=1;-DFINISHES=1" ${finish_symbol})
@@ -188,7 +189,7 @@ function(carat_catalog_standin file)
         set(plain "")
         set(finish "")
         set(kinds "")
-        if(NOT "PLAIN=2" IN_LIST fields)
+        if(NOT "PLAIN=2" IN_LIST fields AND NOT "FINISH=2" IN_LIST fields)
             set(whole image_${name})
             list(APPEND kinds image)
         endif()
@@ -196,7 +197,7 @@ function(carat_catalog_standin file)
             set(plain plain_image_${name})
             list(APPEND kinds plain_image)
         endif()
-        if("FINISH=1" IN_LIST fields)
+        if("FINISH=1" IN_LIST fields OR "FINISH=2" IN_LIST fields)
             set(finish finish_image_${name})
             list(APPEND kinds finish_image)
         endif()

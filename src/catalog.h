@@ -47,7 +47,8 @@ struct kernel {
     int slices;  /* of a tile along k, each multiplied by warps of its own; 0: warps have all of k */
     int rescues; /* 1: computes what rows with planes refuse, see verdict_arguments */
     int plain; /* 1: has a second image for plain products, see kernels/gemm/wgmma_plain.h; 2: that one alone */
-    int finish; /* 1: and a third one, for products with bias, an activation or a factor */
+    int any_d; /* 1: of a row with plain = 2, whose D may begin anywhere; else where the engine stores, see suits_only_image() */
+    int finish; /* 1: has one more, for products with bias, an activation or a factor; 2: that one alone */
     int stream; /* 1: clusters may share tiles' steps evenly, see tensor_gemm_arguments */
     int early;  /* 1: waits by itself for the kernels before it, so that it may be launched before they end */
     int rung;   /* of the ladder, 1 and up */
@@ -65,11 +66,12 @@ struct kernel {
     int min_blocks;    /* blocks that fit a multiprocessor at once, as the kernel was built to, from 8.0 on */
     int ops_per_round; /* ceilings: what a round is worth, see ceiling_arguments */
     int rate;          /* percent of its unit's ceiling that large problems reach, for the cost model */
-    const unsigned char *image; /* a CUDA fat binary; NULL in a build without nvcc, and with plain = 2 */
+    const unsigned char
+        *image; /* a CUDA fat binary; NULL in a build without nvcc, and with plain or finish = 2 */
     const unsigned char *image_end;
-    const unsigned char *plain_image; /* the same of the second one; NULL also where there is none */
+    const unsigned char *plain_image; /* the same of that for plain products; NULL also where there is none */
     const unsigned char *plain_image_end;
-    const unsigned char *finish_image; /* and of the third */
+    const unsigned char *finish_image; /* and of the one that finishes sums */
     const unsigned char *finish_image_end;
 };
 

@@ -33,7 +33,7 @@ static carat_status settle(const struct search *search, struct plan *plan)
         plan->steps[plan->step_count++] = (struct step){best->rescue ? STEP_SPLIT : STEP_PACK, best->pack};
     }
     plan->steps[plan->step_count++] = (struct step){STEP_MULTIPLY, best->kernel};
-    if (kernel_is_only_plain(best->kernel)) {
+    if (kernel_lacks_whole(best->kernel)) {
         plan->stand_in = search_stand_in(search, best);
         if (!plan->stand_in) {
             return fail(CARAT_UNSUPPORTED, "no kernel stands in for %s where more than sums is asked for",

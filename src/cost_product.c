@@ -230,7 +230,7 @@ static double carry_cycles(const struct kernel *kernel, const struct problem *p,
 {
     int columns = kernel->swapped ? kernel->tile_m : kernel->tile_n; /* of the instruction */
     double elements = (double)kernel->tile_m * kernel->tile_n;
-    if (stores_aligned(p)) {
+    if (stores_aligned(p) || kernel->any_d) {
         return 0;
     }
     bool whole = columns % WHOLE_COLUMNS == 0 && kernel->splits == 0 && !kernel->turns;

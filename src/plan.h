@@ -120,9 +120,9 @@ carat_status plan_choose(const struct device_traits *traits, const struct proble
 /* Whether two problems are the same, so that one's plan serves the other. */
 bool problem_equal(const struct problem *x, const struct problem *y);
 
-/* Whether a row has been compiled, and whether all that it has is an image for plain products. */
+/* Whether a row has been compiled, and whether all that it has is an image for plain products or one that finishes sums. */
 bool kernel_has_image(const struct kernel *kernel);
-bool kernel_is_only_plain(const struct kernel *kernel);
+bool kernel_lacks_whole(const struct kernel *kernel);
 
 /* Whether a row of any kind is in this build and runs on the device. */
 bool kernel_runs_on(const struct kernel *kernel, const struct device_traits *traits);

@@ -21,8 +21,11 @@ bool kernel_runs_on(const struct kernel *kernel, const struct device_traits *tra
     return kernel_has_image(kernel) && has_instructions && has_memory;
 }
 
-bool kernel_has_image(const struct kernel *kernel) { return kernel->image || kernel->plain_image; }
-bool kernel_is_only_plain(const struct kernel *kernel) { return kernel->plain == 2; }
+bool kernel_has_image(const struct kernel *kernel)
+{
+    return kernel->image || kernel->plain_image || kernel->finish_image;
+}
+bool kernel_lacks_whole(const struct kernel *kernel) { return kernel->plain == 2 || kernel->finish == 2; }
 
 bool kernel_stands_in(const struct kernel *kernel, const struct kernel *other)
 {
@@ -30,7 +33,7 @@ bool kernel_stands_in(const struct kernel *kernel, const struct kernel *other)
            kernel->element == other->element && kernel->element_b == other->element_b &&
            kernel->accuracy == other->accuracy && kernel->planes == other->planes &&
            kernel->tile_k == other->tile_k && kernel->shares_k == other->shares_k &&
-           !kernel_is_only_plain(kernel);
+           !kernel_lacks_whole(kernel);
 }
 
 /* Whether A and B are f64 that were narrower floats. */
@@ -123,11 +126,13 @@ bool kernel_may_finish(const struct kernel *kernel, const struct problem *p)
     return kernel->finish_image && p->k > 0 && p->type_cd == type;
 }
 
-/* Of a row that has no other image; D has to lie as the engine stores it, but for its address. */
-static bool is_wholly_plain(const struct kernel *kernel, const struct problem *p)
+/* Of a row without a whole image; D has to lie as the engine stores it, but for its address, or the row does not mind. */
+static bool suits_only_image(const struct kernel *kernel, const struct problem *p)
 {
     int64_t size = (int64_t)carat_type_size(p->type_cd);
-    return kernel_may_be_plain(kernel, p) && (p->m | p->ldd | p->stride_d) * size % MAP_ALIGNMENT == 0;
+    bool lies_well = (p->m | p->ldd | p->stride_d) * size % MAP_ALIGNMENT == 0;
+    bool does = kernel->plain == 2 ? kernel_may_be_plain(kernel, p) : kernel_may_finish(kernel, p);
+    return does && (lies_well || kernel->any_d);
 }
 
 bool kernel_multiplies(const struct kernel *kernel, const struct device_traits *traits,
@@ -138,7 +143,7 @@ bool kernel_multiplies(const struct kernel *kernel, const struct device_traits *
         kernel->operation == OPERATION_GEMM || (kernel->operation == OPERATION_LADDER && p->batch == 1);
     return product && kernel_has_types(kernel, p) && kernel_runs_on(kernel, traits) &&
            has_layout(kernel, p) && within_limits(kernel, p) && is_aligned(kernel, p) &&
-           (!kernel_is_only_plain(kernel) || is_wholly_plain(kernel, p));
+           (!kernel_lacks_whole(kernel) || suits_only_image(kernel, p));
 }
 
 bool kernel_finishes(const struct kernel *kernel, const struct problem *p)

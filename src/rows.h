@@ -27,7 +27,7 @@ bool problem_keeps_all_bits(const struct problem *p);
 bool kernel_has_types(const struct kernel *kernel, const struct problem *p);
 
 /*
- * Whether a row can stand in for another that is only plain: with the same instructions, and so with the same bits where both do what
+ * Whether a row can stand in for another that lacks a whole image: with the same instructions, and so with the same bits where both do what
  * is asked for.
  */
 bool kernel_stands_in(const struct kernel *kernel, const struct kernel *other);

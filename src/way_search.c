@@ -117,7 +117,7 @@ bool complete_way(const struct search *search, const struct kernel *kernel, int 
     candidate->safe = find_safe_row(search->traits, candidate, kernel);
     candidate->parts = parts;
     candidate->bare = parts > 1 || !kernel_finishes(kernel, p);
-    if (candidate->bare && kernel_is_only_plain(kernel)) {
+    if (candidate->bare && kernel_lacks_whole(kernel)) {
         return false;
     }
     candidate->partial_bytes = candidate->bare ? partial_bytes(p, parts) : 0;

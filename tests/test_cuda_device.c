@@ -1928,7 +1928,8 @@ enum tile_count { ONE_TOO_MANY, ONE_EACH, ONE_IN_ALL };
 static const struct demand {
     const char *what;
     bool plain;
-    bool finishes; /* is no more than sums times a factor, a bias and an activation */
+    bool lies_anywhere; /* plain, but for where D lies */
+    bool finishes;      /* is no more than sums times a factor, a bias and an activation */
     enum tile_count tiles;
     int more_alpha; /* than 1 */
     int beta;
@@ -1994,12 +1995,22 @@ static const struct demand {
     {"ReLU and another result", .activation = CARAT_ACTIVATION_RELU, .other_results = true},
     {"ReLU and a D that begins anywhere", .activation = CARAT_ACTIVATION_RELU, .shift_d = 1},
     {"another result", .other_results = true},
-    {"a D that begins anywhere", .shift_d = 1},
-    {"a D whose columns begin anywhere", .more_ldd = 1},
-    {"a D whose columns end anywhere", .more_m = 1},
-    {"a D of three that begin anywhere", .batch = 3, .more_stride_d = 1},
+    {"a D that begins anywhere", .lies_anywhere = true, .shift_d = 1},
+    {"a D whose columns begin anywhere", .lies_anywhere = true, .more_ldd = 1},
+    {"a D whose columns end anywhere", .lies_anywhere = true, .more_m = 1},
+    {"a D of three that begin anywhere", .lies_anywhere = true, .batch = 3, .more_stride_d = 1},
 };
 #define DEMAND_COUNT ((int)(sizeof(demands) / sizeof(demands[0])))
+
+/* Whether it is plain to a row, and whether an image that finishes sums does it, to a result that such images know or not. */
+static bool is_plain_to(const struct kernel *row, const struct demand *demand)
+{
+    return row->plain && (demand->plain || (row->any_d && demand->lies_anywhere));
+}
+static bool is_finished_by(const struct kernel *row, const struct demand *demand, bool finishes_result)
+{
+    return row->finish && finishes_result && (demand->plain || demand->finishes);
+}
 
 /* What products of a type may give, those first that the plain image stores, the last of which a finishing one does too. */
 static const struct {
@@ -2105,7 +2116,8 @@ static bool launch_demanded(struct device *device, const struct kernel *row, con
     };
     noted_images.launches = 0;
     carat_status status = cuda_gemm_with(device, row, &problem, &operands, NULL);
-    if (kernel_is_only_plain(row) && !demand->plain) {
+    if (kernel_lacks_whole(row) && !is_plain_to(row, demand) &&
+        !is_finished_by(row, demand, result == CARAT_BF16)) {
         assert_int_equal(status, CARAT_UNSUPPORTED);
         assert_int_equal(noted_images.launches, 0);
         return false;
@@ -2118,12 +2130,11 @@ static bool launch_demanded(struct device *device, const struct kernel *row, con
 static enum kernel_image demanded_image(const struct kernel *row, const struct demand *demand,
                                         bool finishes_result)
 {
-    bool suits =
-        demand->tiles == ONE_TOO_MANY || kernel_cluster_blocks(row) == 1 || kernel_is_only_plain(row);
-    if (row->plain && demand->plain && suits) {
+    bool suits = demand->tiles == ONE_TOO_MANY || kernel_cluster_blocks(row) == 1 || kernel_lacks_whole(row);
+    if (is_plain_to(row, demand) && suits) {
         return IMAGE_PLAIN;
     }
-    return row->finish && demand->finishes && finishes_result && suits ? IMAGE_FINISHING : IMAGE_WHOLE;
+    return is_finished_by(row, demand, finishes_result) && suits ? IMAGE_FINISHING : IMAGE_WHOLE;
 }
 
 /* Every demand on a row, with every result; counts how many launches were of which image. */
@@ -2176,9 +2187,10 @@ static void plain_products_have_an_image_of_their_own(void **state)
     for (int i = 0; i < carat_catalog_count; ++i) {
         const struct kernel *row = &carat_catalog[i];
         assert_int_equal(row->plain_image != NULL, row->plain > 0);
-        assert_int_equal(row->image != NULL, row->plain < 2);
+        assert_int_equal(row->image != NULL, row->plain < 2 && row->finish < 2);
         assert_int_equal(row->finish_image != NULL, row->finish > 0);
-        assert_true(!row->finish || row->plain == 1);
+        bool is_float_8 = row->element == ELEMENT_E4M3 || row->element == ELEMENT_E5M2;
+        assert_true(!row->finish || row->plain == !is_float_8);
         if (is_of_images(row)) {
             int launches[KERNEL_IMAGES] = {0};
             check_demands(device, row, somewhere, launches);
@@ -2380,7 +2392,7 @@ static void another_row_stands_in_for_one_that_is_only_plain(void **state)
     standin_set_capability(90);
     for (int i = 0; i < carat_catalog_count; ++i) {
         const struct kernel *row = &carat_catalog[i];
-        if (!kernel_is_only_plain(row) || row->element != ELEMENT_BF16 || row->layout != LAYOUT_TN) {
+        if (!kernel_lacks_whole(row) || row->element != ELEMENT_BF16 || row->layout != LAYOUT_TN) {
             continue;
         }
         carat_context *carat = NULL;
@@ -2417,11 +2429,12 @@ static void another_row_stands_in_for_one_that_is_only_plain(void **state)
         assert_int_equal(launched_image(other), image_for_factors(other));
         assert_int_equal(noted_images.loads, loads);
 
-        /* Nor does a D go by the copy engine that does not begin at 16 bytes. */
+        /* Nor does a D go by the copy engine's maps that does not begin at 16 bytes. */
         w.operands.d = (char *)somewhere + 2;
         noted_images.launches = 0;
         assert_ok(device->functions->gemm(device, &plan, &w.operands, &run));
-        assert_true(noted_images.launches == 1 && noted_images.first == other->image);
+        assert_true(noted_images.launches == 1 &&
+                    noted_images.first == (row->any_d ? row->plain_image : other->image));
         assert_ok(carat_release(carat, somewhere));
         carat_context_destroy(carat);
         driver = before;

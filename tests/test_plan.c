@@ -106,7 +106,7 @@ static bool aligned(const struct kernel *kernel, const struct problem *p)
            (offsets * size % alignment == 0 && p->align_a % alignment == 0 && p->align_b % alignment == 0);
 }
 
-/* A row that has nothing but its image for plain products is for what may be one, and another can stand in for it. */
+/* A row that has nothing but an image for plain products, or for finished ones, is for what may be one, and another can stand in for it. */
 static void check_stand_in(const struct device_traits *traits, const struct plan *plan,
                            const struct kernel *kernel)
 {
@@ -117,10 +117,9 @@ static void check_stand_in(const struct device_traits *traits, const struct plan
         return;
     }
     int64_t bytes = (int64_t)carat_type_size(p->type_cd);
-    assert_int_equal(kernel->plain, 2);
-    assert_false(p->bias);
-    assert_int_equal(p->activation, CARAT_ACTIVATION_NONE);
-    assert_true((p->m | p->ldd | p->stride_d) * bytes % 16 == 0);
+    assert_true(kernel->plain == 2 || kernel->finish == 2);
+    assert_true(kernel->finish == 2 || (!p->bias && p->activation == CARAT_ACTIVATION_NONE));
+    assert_true(kernel->any_d || (p->m | p->ldd | p->stride_d) * bytes % 16 == 0);
     assert_true(plan->parts == 1 && plan->stream_tiles == 0 && !plan_has(plan, STEP_REDUCE));
     assert_non_null(other);
     assert_non_null(other->image);
@@ -989,14 +988,15 @@ static void warps_that_share_k_serve_longer_k(void **state)
     }
 }
 
-/* A product of several tiles for a row of 16 bits or more, or of s8, which it stores as they are summed. */
+/* A product of several tiles for a row, of the result that its image for plain products, or for finished ones, stores. */
 static carat_gemm_problem plain_problem(const struct kernel *row)
 {
     carat_type type = (carat_type)row->element;
     carat_gemm_problem p =
         carat_gemm_describe(type, (int64_t)4 * row->tile_m, (int64_t)4 * row->tile_n, 1024);
     p.order = CARAT_COLUMN_MAJOR;
-    p.type_cd = type == CARAT_S8 ? CARAT_S32 : type;
+    bool is_float_8 = type == CARAT_E4M3 || type == CARAT_E5M2;
+    p.type_cd = type == CARAT_S8 ? CARAT_S32 : is_float_8 ? CARAT_BF16 : type;
     p.op_a = row->layout == LAYOUT_TN || row->layout == LAYOUT_TT ? CARAT_TRANSPOSE : CARAT_NO_TRANSPOSE;
     p.op_b = row->layout == LAYOUT_NT || row->layout == LAYOUT_TT ? CARAT_TRANSPOSE : CARAT_NO_TRANSPOSE;
     p.accuracy = row->accuracy == ACCURACY_FAST ? CARAT_ACCURACY_FAST : CARAT_ACCURACY_STANDARD;
@@ -1029,21 +1029,26 @@ static void rows_that_share_nothing_are_shown_by_name(void **state)
     }
 }
 
-/* What a row that is only plain takes another row stands in for, and it takes nothing else; its twin of 16 bits is as it is. */
-static void rows_that_are_only_plain_have_one_that_stands_in(void **state)
+/*
+ * What a row without a whole image takes another row stands in for, and it takes nothing else, but where its D may begin anywhere, or
+ * it finishes sums; its twin of 16 bits is as it is.
+ */
+static void rows_without_a_whole_image_have_one_that_stands_in(void **state)
 {
     (void)state;
     int rows = 0;
+    int rows_of_any_d = 0;
+    int rows_that_finish = 0;
     int halves[2] = {0, 0};
     for (int i = 0; i < carat_catalog_count; i++) {
         const struct kernel *row = &carat_catalog[i];
-        if (!kernel_is_only_plain(row)) {
+        if (!kernel_lacks_whole(row)) {
             continue;
         }
-        assert_true(row->element != ELEMENT_E4M3 &&
-                    row->element != ELEMENT_E5M2); /* of which few products are plain */
+        bool is_float_8 = row->element == ELEMENT_E4M3 || row->element == ELEMENT_E5M2;
+        assert_int_equal(row->finish == 2, is_float_8); /* of which few products are plain */
         const carat_gemm_problem plain = plain_problem(row);
-        carat_gemm_problem others[4] = {plain, plain, plain, plain};
+        carat_gemm_problem others[5] = {plain, plain, plain, plain, plain};
         struct problem problem;
         struct plan plan;
         assert_int_equal(problem_check(&plain, &problem), CARAT_OK);
@@ -1054,16 +1059,21 @@ static void rows_that_are_only_plain_have_one_that_stands_in(void **state)
         others[1].activation = CARAT_ACTIVATION_RELU;
         others[2].m -= 1;
         others[3].ldc = others[3].ldd = plain.m + 1;
-        for (int j = 0; j < 4; j++) {
+        others[4].type_cd = CARAT_F32;
+        for (int j = 0; j < (row->finish == 2 ? 5 : 4); j++) {
+            bool does = (row->any_d && j >= 2) || (row->finish == 2 && j < 2);
             assert_int_equal(problem_check(&others[j], &problem), CARAT_OK);
-            assert_int_equal(plan_choose_row(&h200, &problem, row, &plan), CARAT_UNSUPPORTED);
+            assert_int_equal(plan_choose_row(&h200, &problem, row, &plan),
+                             does ? CARAT_OK : CARAT_UNSUPPORTED);
         }
         assert_int_equal(row->stream, 0);
         rows++;
+        rows_of_any_d += row->any_d;
+        rows_that_finish += row->finish == 2;
         halves[0] += row->element == ELEMENT_F16;
         halves[1] += row->element == ELEMENT_BF16;
     }
-    assert_true(rows > 0);
+    assert_true(rows > rows_of_any_d + rows_that_finish && rows_of_any_d > 0 && rows_that_finish > 0);
     assert_int_equal(halves[0], halves[1]);
 }
 
@@ -1605,7 +1615,7 @@ int main(void)
     tests[count++] = (struct CMUnitTest)cmocka_unit_test(small_thin_products_come_at_once);
     tests[count++] = (struct CMUnitTest)cmocka_unit_test(large_sums_of_f32_are_split);
     tests[count++] = (struct CMUnitTest)cmocka_unit_test(rows_that_share_nothing_are_shown_by_name);
-    tests[count++] = (struct CMUnitTest)cmocka_unit_test(rows_that_are_only_plain_have_one_that_stands_in);
+    tests[count++] = (struct CMUnitTest)cmocka_unit_test(rows_without_a_whole_image_have_one_that_stands_in);
     tests[count++] = (struct CMUnitTest)cmocka_unit_test(planes_are_refused_what_they_lose);
     tests[count++] = (struct CMUnitTest)cmocka_unit_test(short_workspace_is_kept_to);
     tests[count++] = (struct CMUnitTest)cmocka_unit_test(replanning_ends);

@@ -73,7 +73,8 @@
  *        rows, 64 of B  g |      |      |      |     sum += g * f1 * part in the middle
  *
  * With PLAIN=1 it is a row's second image, or its only one, for products of which nothing is asked but their sums, rounded to D's usual type and
- * stored by the engine; with FINISHES=1 beside that also bias, an activation and a factor: see wgmma_plain.h.
+ * stored by the engine; with FINISHES=1 beside that also bias, an activation and a factor: see wgmma_plain.h. With ANY_D=1 D's columns may
+ * begin anywhere then: see wgmma_columns.h.
  *
  * What limits it: 128 x 256 x 64 products of 16 bits are 1024 cycles of the tensor unit, for which 32 KB come
  * from the L2 cache; where all units run, the device's power.
@@ -130,6 +131,9 @@
 #endif
 #ifndef SHARES_K
 #define SHARES_K 0
+#endif
+#ifndef ANY_D
+#define ANY_D 0
 #endif
 #ifndef TRANSPOSES
 #define TRANSPOSES 0
@@ -193,8 +197,14 @@
 #define STORERS WARPGROUP
 #define BUFFER_ROWS (WGMMA_N % 64 == 0 ? 64 : WGMMA_N % 32 == 0 ? 32 : 16)
 #endif
+#if ANY_D
+#define BUFFERS 1 /* of a warp, for all of its columns: see wgmma_columns.h */
+#define COLUMN_BYTES (WGMMA_N * PLAIN_BYTES + 16)
+#define BUFFER_BYTES (BUFFER_ROWS * COLUMN_BYTES)
+#else
 #define BUFFERS 2 /* of each group, used in turn */
 #define BUFFER_BYTES (BUFFER_ROWS * ROW_BYTES)
+#endif
 #define STORING_GROUPS (CONSUMERS * WARPGROUP / STORERS)
 
 /* 8-bit floats and planes, whose sums are moved; everything else stays in the instruction's own sums. */
@@ -236,7 +246,7 @@
  * ones: pieces of 64 16-bit results along m, or of 32. Not where moved sums or fetched rows take the registers, or both do, nor
  * where another consumer multiplies meanwhile.
  */
-#if SWAPPED && TILE_M >= 64 && !TURNS && !(MOVES_SUMS && (TILE_M > 160 || SHARES_K)) &&                      \
+#if SWAPPED && TILE_M >= 64 && !TURNS && !ANY_D && !(MOVES_SUMS && (TILE_M > 160 || SHARES_K)) &&            \
     !(FETCHES_ROWS && TILE_M > 192)
 #define LATE_PIECES ((WGMMA_N + 63) / 64)
 #define LATE_WORDS (WGMMA_N % 64 == 0 ? LATE_PIECES * 16 : WGMMA_N / 4 + 8)
@@ -263,6 +273,9 @@ static_assert(TILE_ROWS == 64 * CONSUMERS_OF_TILE, "a consumer has 64 rows");
 #if FINISHES &&                                                                                              \
     (!PLAIN || ELEMENT == ELEMENT_F32 || ELEMENT == ELEMENT_S8 || TURNS || SHARES_K || ROWS_IN_PAIRS)
 #error "finished are 16-bit results that a thread has next to each other, of a tile that both consumers sum"
+#endif
+#if ANY_D && (!PLAIN || FINISHES || !SWAPPED || TURNS || SHARES_K || MOVES_SUMS || ROWS_IN_PAIRS)
+#error "columns that begin anywhere are of bare sums, and a warp's whole"
 #endif
 #if TURNS && (STREAM || PLANES > 1 || MOVES_SUMS || FETCHES_ROWS || CONSUMERS < 2)
 #error "whole tiles alone are taken in turn, of sums that stay where they are"
@@ -339,6 +352,7 @@ static_assert(sizeof(shared_memory) == SHARED_BYTES, "the row says how much shar
  *     values    from sums to D's values
  *     buffer    from values to a buffer in shared memory, and out of it
  *     store     from values to D, by way of buffers
+ *     columns   from sums to a D that begins anywhere
  *     stream    tiles whose steps blocks share
  *     planes    what is left to a row that rescues
  */
@@ -347,7 +361,11 @@ static_assert(sizeof(shared_memory) == SHARED_BYTES, "the row says how much shar
 #include "wgmma_moves.h"
 #include "wgmma_values.h"
 #include "wgmma_buffer.h"
+#if ANY_D
+#include "wgmma_columns.h"
+#else
 #include "wgmma_store.h"
+#endif
 #include "wgmma_stream.h"
 #include "wgmma_planes.h"
 
@@ -781,7 +799,7 @@ typedef struct consumer_state {
 #define READS (1u << 21)
 #define EXPRESS (1u << 22) /* the last tile is stored without more ado, see consume() */
 
-#if !FINISHES || LATE_WORDS > 0
+#if !ANY_D && (!FINISHES || LATE_WORDS > 0)
 
 static __device__ inline int bytes_of_result(const consumer_state *self)
 {
@@ -1339,6 +1357,8 @@ static __device__ __forceinline__ void sum_products(wgmma_sum sum[WGMMA_SUMS], c
 #endif
 }
 
+#if !ANY_D
+
 /*
  * Before results go into the stages, which were every warp's to read; rows in pairs lie in one box, half a line for either
  * consumer, so that both have to be through, if both store.
@@ -1352,7 +1372,9 @@ static __device__ inline void meet_over_stages(int consumer)
     }
 }
 
-#if !FINISHES
+#endif
+
+#if !FINISHES && !ANY_D
 
 /*
  * Consumers that take turns have their stages in common: another may be multiplying out of them yet. Of two that share a
@@ -1455,7 +1477,11 @@ static __device__ inline float sum_as_float(wgmma_sum sum)
 /* All that consumer_state.todo says. */
 static __device__ inline uint32_t all_todo(consumer_state *self, int reads)
 {
-#if FINISHES
+#if ANY_D
+    (void)self;
+    (void)reads;
+    return PLACES_COME | READS;
+#elif FINISHES
     (void)reads;
     return keep((todo_of(&self->arguments->gemm) & ALL_TODO) | PLACES_COME | READS);
 #elif PLAIN
@@ -1496,7 +1522,7 @@ static __device__ inline void consume(const tensor_gemm_arguments *arguments, sh
             continue;
         }
         wgmma_sum sum[WGMMA_SUMS];
-#if !FINISHES
+#if !FINISHES && !ANY_D
         float value[WGMMA_SUMS];
 #endif
 #if PLANES > 2
@@ -1528,7 +1554,12 @@ static __device__ inline void consume(const tensor_gemm_arguments *arguments, sh
         if (CLUSTER > 1 && last && !TURNS) {
             cluster_arrive();
         }
-#if FINISHES
+#if ANY_D
+        standing at = standing_of_thread();
+        place here = part_of_consumer(*place_of_number(&self, self.pieces), consumer);
+        place_of_tile tile = place_of_storers(gemm, here, at);
+        store_anywhere(at, gemm, shared->buffers[4 * consumer + at.warp][0], &tile, sum);
+#elif FINISHES
         standing at = standing_of_thread();
         place here = part_of_consumer(*place_of_number(&self, self.pieces), consumer);
 #if LATE_WORDS > 0
@@ -1595,7 +1626,7 @@ static __device__ inline void consume(const tensor_gemm_arguments *arguments, sh
     if (CLUSTER > 1 && (self.pieces == 0 || TURNS)) {
         cluster_arrive();
     }
-    if (threadIdx.x % STORERS == 0) {
+    if (ANY_D || threadIdx.x % STORERS == 0) {
         tensor_store_wait_read(0);
     }
 }

@@ -13,12 +13,14 @@
  *     a cluster of blocks      has more tiles than one, or the row has no other image
  *
  * Rows with PLAIN=2 have no other image. They differ from others in the tile's width or in the cluster: for a call that asks for
- * more, or whose D does not lie so, another row stands in (see plan.h).
+ * more, or whose D does not lie so, another row stands in (see plan.h). Those with ANY_D=1 differ in how D is stored, which may lie
+ * anywhere: see wgmma_columns.h.
  *
- * Rows with FINISH=1 have one image more, compiled with PLAIN=1 and FINISHES=1: for alpha times the sums, with bias and an
- * activation. It asks for what a plain product does but that alpha may be any number but 0 that the host knows, scales of A and B
- * any, also in device memory, and that D is bf16, or f16 for f16. What the whole image loses there is not arithmetic: with ReLU
- * 2.8% of a product of 4096 cubed, where this one loses 0.7, and with bias 3.3 to 3.9, where this one loses 1.
+ * Rows with FINISH=1 have one image more, compiled with PLAIN=1 and FINISHES=1, those of 8-bit floats in place of the plain one, and
+ * rows with FINISH=2 no other: for alpha times the sums, with bias and an activation. It asks for what a plain product does but
+ * that alpha may be any number but 0 that the host knows, scales of A and B any, also in device memory, and that D is bf16, or f16
+ * for f16. What the whole image loses there is not arithmetic: with ReLU 2.8% of a product of 4096 cubed, where this one loses 0.7,
+ * and with bias 3.3 to 3.9, where this one loses 1.
  *
  * The bits of D are the same from any image: the instructions that sum and round are the same ones, but with ReLU, which there is part
  * of the one that rounds, and has the bits of both for every f32.
@@ -47,7 +49,7 @@
 
 static __device__ inline int engine_knows_d(const tensor_gemm_arguments *arguments)
 {
-    return PLAIN || arguments->d_by_map;
+    return (PLAIN && !ANY_D) || arguments->d_by_map;
 }
 
 static __device__ inline int has_partials(const gemm_arguments *gemm) { return !PLAIN && gemm->partials; }

@@ -38,6 +38,9 @@ carat_status cuda_kernel_query(struct device *device, const struct kernel *kerne
  */
 enum kernel_image { IMAGE_WHOLE, IMAGE_PLAIN, IMAGE_FINISHING, KERNEL_IMAGES };
 
+/* The whole one, or of a row that lacks it the only one that it has. */
+enum kernel_image kernel_main_image(const struct kernel *kernel);
+
 /* Whether one of them has been loaded, as its first launch does. */
 bool cuda_kernel_is_loaded(struct device *device, const struct kernel *kernel, enum kernel_image image);
 

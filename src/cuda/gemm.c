@@ -189,11 +189,11 @@ static carat_status prepare(struct cuda_device *device, const struct plan *plan)
     }
     for (int i = 0; i < plan->step_count; ++i) {
         const struct step *step = &plan->steps[i];
-        bool only_plain = kernel_is_only_plain(step->kernel);
-        CARAT_TRY(kernel_load(device, only_plain ? plan->stand_in : step->kernel, IMAGE_WHOLE, &function));
+        bool lacks_whole = kernel_lacks_whole(step->kernel);
+        CARAT_TRY(kernel_load(device, lacks_whole ? plan->stand_in : step->kernel, IMAGE_WHOLE, &function));
         if (step->kind == STEP_MULTIPLY) {
             CARAT_TRY(prepare_images(device, plan, step->kernel));
-            if (only_plain) {
+            if (lacks_whole) {
                 CARAT_TRY(prepare_images(device, plan, plan->stand_in));
             }
         }

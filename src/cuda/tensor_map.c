@@ -184,7 +184,7 @@ static carat_status make_maps(struct cuda_device *device, const struct kernel *k
     struct boxed b = operand_of(kernel, gemm->b, problem_extent_b(product), product->type_b,
                                 !product->trans_b, kernel->tile_n, kernel_cluster_m(kernel));
     struct boxed d = destination_of(kernel, product, gemm);
-    arguments->d_by_map = has_map_of_d(kernel, &d);
+    arguments->d_by_map = !kernel->any_d && has_map_of_d(kernel, &d);
     if (arguments->d_by_map) {
         CARAT_TRY(make_map(device, &d, kept ? &kept->d : NULL, &arguments->d));
     } else {
@@ -236,7 +236,7 @@ static bool is_of_sums_alone(const struct kernel *kernel, const struct problem *
     struct boxed d = destination_of(kernel, product, gemm);
     return scalar_is(&gemm->beta, problem_scalar_type(product), 0) &&
            scalar_is(&gemm->epilogue.scale_d, CARAT_F32, 1) && gemm->parts == 1 && !gemm->partials &&
-           has_map_of_d(kernel, &d);
+           (kernel->any_d || has_map_of_d(kernel, &d));
 }
 
 bool tensor_is_plain(const struct kernel *kernel, const struct problem *product, const gemm_arguments *gemm)
@@ -320,14 +320,14 @@ carat_status tensor_launch(struct cuda_device *device, const struct kernel *kern
     int64_t blocks = clusters * kernel_cluster_blocks(kernel);
     /* A cluster that has but one tile is a little quicker in the whole image, why is not known. */
     bool suits = tiles > clusters || kernel_cluster_blocks(kernel) == 1;
-    enum kernel_image image = kernel_is_only_plain(kernel) ? IMAGE_PLAIN : IMAGE_WHOLE;
+    enum kernel_image image = kernel_main_image(kernel);
     if (image == IMAGE_WHOLE && suits && stream_tiles == 0) {
         image = tensor_image(kernel, product, &arguments->gemm);
     }
     if (image != IMAGE_WHOLE) {
         carat_status status = kernel_launch_image(device, kernel, image, blocks, arguments, stream);
         /* Else the whole image may be there, and does the same. */
-        if (status != CARAT_OUT_OF_DEVICE_MEMORY || kernel_is_only_plain(kernel)) {
+        if (status != CARAT_OUT_OF_DEVICE_MEMORY || kernel_lacks_whole(kernel)) {
             return status;
         }
     }

@@ -263,6 +263,7 @@ static bool make_plain(int64_t index, const struct kernel *row, struct trial *tr
 {
     struct random random = random_of(row - carat_catalog, -1 - index);
     int64_t unit = trial_unit(row) > 8 ? trial_unit(row) : 8; /* of 16 bytes of D as well */
+    int64_t side = row->any_d ? 1 : unit;
     for (int attempt = 0; attempt < 100; attempt++) {
         if (index % 6 == 5 && row->stream) {
             if (!shared_trial(&random, row, &device->traits, option.reduced ? SHARED_LEAST : SHARED_MOST,
@@ -280,12 +281,12 @@ static bool make_plain(int64_t index, const struct kernel *row, struct trial *tr
             p->n = random_between(&random, 1, 8);
             batch = MANY_PROBLEMS;
         } else if (index % 6 == 2) {
-            batch = fill_tiles(&random, row, p, unit);
+            batch = fill_tiles(&random, row, p, side);
         }
-        p->m = up_to(p->m, unit);
-        p->n = up_to(p->n, unit);
+        p->m = up_to(p->m, side);
+        p->n = up_to(p->n, side);
         trial_random_placing(&random, trial);
-        trial_make_plain(trial);
+        trial_make_plain(trial, row->any_d);
         trial_batch(trial, batch, 0);
         trial_align(trial, unit);
         trial->way = WAY_ROW;
@@ -408,7 +409,7 @@ static void check_image(const struct kernel *row, enum kernel_image image,
             continue; /* expect_trials() has said so where it has none at all */
         }
         crew_watch(crew, 0, &trial);
-        if (kernel_is_only_plain(row)) {
+        if (kernel_lacks_whole(row)) {
             trial.way = WAY_ANY; /* whose plan has the row that stands in */
         }
         bool same = run_once(lane, &trial, lane_keep);
@@ -422,11 +423,13 @@ static void check_image(const struct kernel *row, enum kernel_image image,
 
 static void check_images(const struct kernel *row)
 {
-    check_image(row, IMAGE_PLAIN, make_plain);
+    if (row->plain_image) {
+        check_image(row, IMAGE_PLAIN, make_plain);
+    }
     if (row->finish_image) {
         check_image(row, IMAGE_FINISHING, make_finished);
     }
-    expect(kernel_is_only_plain(row) || cuda_kernel_is_loaded(device, row, IMAGE_WHOLE),
+    expect(kernel_lacks_whole(row) || cuda_kernel_is_loaded(device, row, IMAGE_WHOLE),
            "the whole image has been launched");
 }
 
@@ -446,7 +449,7 @@ static bool make_paced(const struct kernel *row, struct trial *trial)
         p->n = row->tile_n * (int64_t)kernel_cluster_n(row);
         p->k = up_to(row->tile_k * random_between(&random, 100, 130), unit);
         trial_random_placing(&random, trial);
-        trial_make_plain(trial);
+        trial_make_plain(trial, row->any_d);
         trial_batch(trial, 2 * kernel_clusters(row, &device->traits) + random_between(&random, 1, 8), 0);
         p->stride_a = 0;
         p->stride_b = 0;
@@ -467,7 +470,7 @@ static void check_pace(const struct kernel *row)
         expect(false, "a row whose clusters keep pace has a product for it");
         return;
     }
-    if (kernel_is_only_plain(row)) {
+    if (kernel_lacks_whole(row)) {
         trial.way = WAY_ANY;
     }
     crew_watch(crew, 0, &trial);
@@ -551,11 +554,12 @@ static void check_row(const struct kernel *row)
         .row = row,
         .any = count,
         .many = stays ? cases(6, 1) : 0,
-        .plain = row->plain_image ? cases(24, 3) : 0,
+        .plain = row->plain_image || row->finish_image ? cases(24, 3) : 0,
         .finished = row->finish_image ? cases(48, 6) : 0,
     };
-    if (kernel_is_only_plain(row)) {
-        of = (struct of_row){.row = row, .plain = cases(64, 6)};
+    if (kernel_lacks_whole(row)) {
+        of = (struct of_row){
+            .row = row, .plain = cases(64, 6), .finished = row->finish_image ? cases(96, 8) : 0};
     }
     int64_t whole = of.any + of.many + of.plain + of.finished;
     int64_t shared = row->stream ? cases(8, 1) : 0;
@@ -564,7 +568,7 @@ static void check_row(const struct kernel *row)
     expect_trials(&of, of.any + of.many, of.plain, "that is plain");
     expect_trials(&of, whole - of.finished, of.finished, "that is finished");
     expect_trials(&of, whole, shared, "whose tiles its clusters share");
-    if (row->plain_image && option.number < 0 && time_left()) {
+    if ((row->plain_image || row->finish_image) && option.number < 0 && time_left()) {
         check_images(row);
     }
     if (kernel_keeps_pace(row) && option.number < 0 && time_left()) {

@@ -215,10 +215,10 @@ void trial_plain_types(struct trial *trial)
     trial->scales = SCALES_NONE;
 }
 
-void trial_make_plain(struct trial *trial)
+void trial_make_plain(struct trial *trial, bool anywhere)
 {
     carat_gemm_problem *p = &trial->problem;
-    const int64_t unit = 16 / (int64_t)carat_type_size(p->type_cd);
+    const int64_t unit = anywhere ? 1 : 16 / (int64_t)carat_type_size(p->type_cd);
     p->ldc = p->ldd = up_to(p->ldd, unit);
     trial->shift_c = trial->shift_d = up_to(trial->shift_d, unit);
     trial->alpha = 1;

@@ -128,11 +128,12 @@ void trial_widen(struct random *random, struct trial *trial);
 void trial_align(struct trial *trial, int64_t unit);
 
 /*
- * Makes it one of which nothing is asked but its sums, in the usual type of its inputs, D where the copy engine can store it:
- * in two steps, the second for a trial whose sizes are multiples of 16 bytes of D and which has its layout, but no batch yet.
+ * Makes it one of which nothing is asked but its sums, in the usual type of its inputs, D where the copy engine can store it, or
+ * anywhere: in two steps, the second for a trial whose sizes are multiples of 16 bytes of D, or any, and which has its layout, but no
+ * batch yet.
  */
 void trial_plain_types(struct trial *trial);
-void trial_make_plain(struct trial *trial);
+void trial_make_plain(struct trial *trial, bool anywhere);
 
 /* Elements of which a row wants such multiples. */
 int64_t trial_unit(const struct kernel *row);

@@ -323,7 +323,7 @@ static int count_images(void)
 {
     int count = 0;
     for (int i = 0; i < carat_catalog_count; i++) {
-        count += carat_catalog[i].image || carat_catalog[i].plain_image;
+        count += kernel_has_image(&carat_catalog[i]);
     }
     return count;
 }
@@ -368,8 +368,8 @@ static void expect_image(struct image image, bool wanted)
 /* All images of a row that is compiled. */
 static void check_row(const struct kernel *row)
 {
-    if (row->plain == 2) {
-        check_image(plain_image(row));
+    if (kernel_lacks_whole(row)) {
+        check_image(row->plain == 2 ? plain_image(row) : finishing_image(row));
         return;
     }
     struct content whole = check_image(whole_image(row));
@@ -384,8 +384,8 @@ static void every_row_has_its_kernel(void **state)
     find_zstd();
     for (int i = 0; i < carat_catalog_count; i++) {
         const struct kernel *row = &carat_catalog[i];
-        bool compiled = row->image || row->plain_image;
-        expect_image(whole_image(row), row->plain < 2 && compiled);
+        bool compiled = kernel_has_image(row);
+        expect_image(whole_image(row), !kernel_lacks_whole(row) && compiled);
         expect_image(plain_image(row), row->plain > 0 && compiled);
         expect_image(finishing_image(row), row->finish > 0 && compiled);
         if (compiled) {
