@@ -66,7 +66,7 @@ static void why_not(struct device *device, const struct kernel *row, const struc
     } else if (kernel_shares_nothing(row, problem)) {
         snprintf(why, size, "its tiles are three times as long as the product, or more");
     } else if (kernel_lacks_whole(row) && !kernel_multiplies(row, &device->traits, problem)) {
-        snprintf(why, size, "it is for %s products%s", row->plain == 2 ? "plain" : "16-bit",
+        snprintf(why, size, "it is for %s products%s", row->finish == 2 ? "16-bit" : "plain",
                  row->any_d ? "" : " whose m, leading dimensions and strides are multiples of 16 bytes");
     } else if (!kernel_multiplies(row, &device->traits, problem)) {
         snprintf(why, size, "leading dimensions, strides or k are no multiples of %d bytes%s", row->alignment,

@@ -47,8 +47,8 @@ struct kernel {
     int slices;  /* of a tile along k, each multiplied by warps of its own; 0: warps have all of k */
     int rescues; /* 1: computes what rows with planes refuse, see verdict_arguments */
     int plain; /* 1: has a second image for plain products, see kernels/gemm/wgmma_plain.h; 2: that one alone */
-    int any_d; /* 1: of a row with plain = 2, whose D may begin anywhere; else where the engine stores, see suits_only_image() */
-    int finish; /* 1: has one more, for products with bias, an activation or a factor; 2: that one alone */
+    int any_d; /* 1: of a row with plain = 2, whose D may begin anywhere; else where the engine stores, see suits_its_images() */
+    int finish; /* 1: has one more, for products with bias, an activation or a factor; 2: no whole one beside it */
     int stream; /* 1: clusters may share tiles' steps evenly, see tensor_gemm_arguments */
     int early;  /* 1: waits by itself for the kernels before it, so that it may be launched before they end */
     int rung;   /* of the ladder, 1 and up */

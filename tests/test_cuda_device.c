@@ -1928,7 +1928,7 @@ enum tile_count { ONE_TOO_MANY, ONE_EACH, ONE_IN_ALL };
 static const struct demand {
     const char *what;
     bool plain;
-    bool lies_anywhere; /* plain, but for where D lies */
+    bool lies_anywhere; /* plain, or with an activation one that finishes, but for where D lies */
     bool finishes;      /* is no more than sums times a factor, a bias and an activation */
     enum tile_count tiles;
     int more_alpha; /* than 1 */
@@ -1993,7 +1993,8 @@ static const struct demand {
     {"ReLU and alpha 0", .activation = CARAT_ACTIVATION_RELU, .more_alpha = -1},
     {"ReLU and beta 1", .activation = CARAT_ACTIVATION_RELU, .beta = 1, .c = true},
     {"ReLU and another result", .activation = CARAT_ACTIVATION_RELU, .other_results = true},
-    {"ReLU and a D that begins anywhere", .activation = CARAT_ACTIVATION_RELU, .shift_d = 1},
+    {"ReLU and a D that begins anywhere", .lies_anywhere = true, .activation = CARAT_ACTIVATION_RELU,
+     .shift_d = 1},
     {"another result", .other_results = true},
     {"a D that begins anywhere", .lies_anywhere = true, .shift_d = 1},
     {"a D whose columns begin anywhere", .lies_anywhere = true, .more_ldd = 1},
@@ -2005,11 +2006,13 @@ static const struct demand {
 /* Whether it is plain to a row, and whether an image that finishes sums does it, to a result that such images know or not. */
 static bool is_plain_to(const struct kernel *row, const struct demand *demand)
 {
-    return row->plain && (demand->plain || (row->any_d && demand->lies_anywhere));
+    bool plain_elsewhere = demand->lies_anywhere && demand->activation == CARAT_ACTIVATION_NONE;
+    return row->plain && (demand->plain || (row->any_d && plain_elsewhere));
 }
 static bool is_finished_by(const struct kernel *row, const struct demand *demand, bool finishes_result)
 {
-    return row->finish && finishes_result && (demand->plain || demand->finishes);
+    return row->finish && finishes_result &&
+           (demand->plain || demand->finishes || (row->any_d && demand->lies_anywhere));
 }
 
 /* What products of a type may give, those first that the plain image stores, the last of which a finishing one does too. */
@@ -2116,8 +2119,9 @@ static bool launch_demanded(struct device *device, const struct kernel *row, con
     };
     noted_images.launches = 0;
     carat_status status = cuda_gemm_with(device, row, &problem, &operands, NULL);
+    bool finishes_result = result == (row->element == ELEMENT_F16 ? CARAT_F16 : CARAT_BF16);
     if (kernel_lacks_whole(row) && !is_plain_to(row, demand) &&
-        !is_finished_by(row, demand, result == CARAT_BF16)) {
+        !is_finished_by(row, demand, finishes_result)) {
         assert_int_equal(status, CARAT_UNSUPPORTED);
         assert_int_equal(noted_images.launches, 0);
         return false;
@@ -2190,7 +2194,7 @@ static void plain_products_have_an_image_of_their_own(void **state)
         assert_int_equal(row->image != NULL, row->plain < 2 && row->finish < 2);
         assert_int_equal(row->finish_image != NULL, row->finish > 0);
         bool is_float_8 = row->element == ELEMENT_E4M3 || row->element == ELEMENT_E5M2;
-        assert_true(!row->finish || row->plain == !is_float_8);
+        assert_true(!row->finish || row->plain == (is_float_8 ? 0 : row->finish));
         if (is_of_images(row)) {
             int launches[KERNEL_IMAGES] = {0};
             check_demands(device, row, somewhere, launches);
@@ -2420,13 +2424,15 @@ static void another_row_stands_in_for_one_that_is_only_plain(void **state)
         noted_images.barred = NULL;
         assert_ok(device->functions->prepare(device, &plan));
         const int loads = noted_images.loads;
-        assert_int_equal(loads, 2 + (other->plain_image != NULL) + (other->finish_image != NULL));
+        assert_int_equal(loads, 2 + (row->finish_image != NULL) + (other->plain_image != NULL) +
+                                    (other->finish_image != NULL));
         noted_images.launches = 0;
         assert_ok(device->functions->gemm(device, &plan, &w.operands, &run));
         assert_true(noted_images.launches == 1 && noted_images.first == row->plain_image);
         noted_images.launches = 0;
         assert_ok(device->functions->gemm(device, &plan, &doubled.operands, &run));
-        assert_int_equal(launched_image(other), image_for_factors(other));
+        const struct kernel *finisher = row->finish ? row : other;
+        assert_int_equal(launched_image(finisher), image_for_factors(finisher));
         assert_int_equal(noted_images.loads, loads);
 
         /* Nor does a D go by the copy engine's maps that does not begin at 16 bytes. */

@@ -274,8 +274,8 @@ static_assert(TILE_ROWS == 64 * CONSUMERS_OF_TILE, "a consumer has 64 rows");
     (!PLAIN || ELEMENT == ELEMENT_F32 || ELEMENT == ELEMENT_S8 || TURNS || SHARES_K || ROWS_IN_PAIRS)
 #error "finished are 16-bit results that a thread has next to each other, of a tile that both consumers sum"
 #endif
-#if ANY_D && (!PLAIN || FINISHES || !SWAPPED || TURNS || SHARES_K || MOVES_SUMS || ROWS_IN_PAIRS)
-#error "columns that begin anywhere are of bare sums, and a warp's whole"
+#if ANY_D && (!PLAIN || !SWAPPED || TURNS || SHARES_K || MOVES_SUMS || ROWS_IN_PAIRS)
+#error "columns that begin anywhere are of bare sums, or finished ones, and a warp's whole"
 #endif
 #if TURNS && (STREAM || PLANES > 1 || MOVES_SUMS || FETCHES_ROWS || CONSUMERS < 2)
 #error "whole tiles alone are taken in turn, of sums that stay where they are"
@@ -351,8 +351,9 @@ static_assert(sizeof(shared_memory) == SHARED_BYTES, "the row says how much shar
  *     moves     from the unit's sums of a stage to those of the tile
  *     values    from sums to D's values
  *     buffer    from values to a buffer in shared memory, and out of it
+ *     finish    from sums to results with bias and the like, where nothing else is asked
  *     store     from values to D, by way of buffers
- *     columns   from sums to a D that begins anywhere
+ *     columns   the same to a D that begins anywhere
  *     stream    tiles whose steps blocks share
  *     planes    what is left to a row that rescues
  */
@@ -361,6 +362,9 @@ static_assert(sizeof(shared_memory) == SHARED_BYTES, "the row says how much shar
 #include "wgmma_moves.h"
 #include "wgmma_values.h"
 #include "wgmma_buffer.h"
+#if FINISHES
+#include "wgmma_finish.h"
+#endif
 #if ANY_D
 #include "wgmma_columns.h"
 #else
@@ -1477,13 +1481,13 @@ static __device__ inline float sum_as_float(wgmma_sum sum)
 /* All that consumer_state.todo says. */
 static __device__ inline uint32_t all_todo(consumer_state *self, int reads)
 {
-#if ANY_D
+#if FINISHES
+    (void)reads;
+    return keep((todo_of(&self->arguments->gemm) & ALL_TODO) | PLACES_COME | READS);
+#elif ANY_D
     (void)self;
     (void)reads;
     return PLACES_COME | READS;
-#elif FINISHES
-    (void)reads;
-    return keep((todo_of(&self->arguments->gemm) & ALL_TODO) | PLACES_COME | READS);
 #elif PLAIN
     (void)reads;
     return PLACES_COME | READS | (goes_through_stages(self, 1) ? EXPRESS : 0);
@@ -1557,8 +1561,19 @@ static __device__ inline void consume(const tensor_gemm_arguments *arguments, sh
 #if ANY_D
         standing at = standing_of_thread();
         place here = part_of_consumer(*place_of_number(&self, self.pieces), consumer);
+#if PLAIN_BYTES == 4
+        const column_word *words = sum;
+#else
+        column_word words[COLUMN_WORDS];
+#if FINISHES
+        finish_words(at, gemm, sum, words, self.todo & ALL_TODO, shared->bias[consumer], consumer);
+        at = standing_of_thread();
+#else
+        words_of_sums(sum, words);
+#endif
+#endif
         place_of_tile tile = place_of_storers(gemm, here, at);
-        store_anywhere(at, gemm, shared->buffers[4 * consumer + at.warp][0], &tile, sum);
+        store_anywhere(at, gemm, shared->buffers[4 * consumer + at.warp][0], &tile, words);
 #elif FINISHES
         standing at = standing_of_thread();
         place here = part_of_consumer(*place_of_number(&self, self.pieces), consumer);

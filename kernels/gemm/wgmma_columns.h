@@ -47,18 +47,39 @@ static __device__ __forceinline__ unsigned char *column_in_buffer(unsigned char 
     return buffer + number * COLUMN_BYTES + (uintptr_t)of->begin % PIECE;
 }
 
-/* A thread's sums of one row of the instruction, two next to each other of each eight, rounded. `odd`: they begin between words. */
-static __device__ __forceinline__ void fill_column(unsigned char *to, const wgmma_sum sum[WGMMA_SUMS],
+/* A thread's results, as they are stored: its sums, or of 16 bits two next to each other in a word. */
+#if PLAIN_BYTES == 4
+typedef wgmma_sum column_word;
+#else
+typedef uint32_t column_word;
+#endif
+#define COLUMN_WORDS (WGMMA_SUMS * PLAIN_BYTES / 4)
+
+#if PLAIN_BYTES == 2 && !FINISHES
+
+static __device__ __forceinline__ void words_of_sums(const wgmma_sum sum[WGMMA_SUMS],
+                                                     column_word words[COLUMN_WORDS])
+{
+#pragma unroll
+    for (int i = 0; i < COLUMN_WORDS; ++i) {
+        words[i] = pack_result(sum[2 * i], sum[2 * i + 1], ELEMENT);
+    }
+}
+
+#endif
+
+/* Those of one row of the instruction: two results next to each other of each eight. `odd`: they begin between words. */
+static __device__ __forceinline__ void fill_column(unsigned char *to, const column_word words[COLUMN_WORDS],
                                                    int half, int odd)
 {
 #pragma unroll
     for (int j = 0; j < WGMMA_N / 8; ++j) {
         unsigned char *at = to + 8 * j * PLAIN_BYTES;
 #if PLAIN_BYTES == 4
-        ((wgmma_sum *)at)[0] = sum[4 * j + 2 * half];
-        ((wgmma_sum *)at)[1] = sum[4 * j + 2 * half + 1];
+        ((column_word *)at)[0] = words[4 * j + 2 * half];
+        ((column_word *)at)[1] = words[4 * j + 2 * half + 1];
 #else
-        uint32_t both = pack_result(sum[4 * j + 2 * half], sum[4 * j + 2 * half + 1], ELEMENT);
+        uint32_t both = words[2 * j + half];
         if (odd) {
             ((uint16_t *)at)[0] = (uint16_t)both;
             ((uint16_t *)at)[1] = (uint16_t)(both >> 16);
@@ -86,10 +107,10 @@ static __device__ __forceinline__ void store_edges(standing at, const destinatio
     }
 }
 
-/* Stores a warp's part of a tile, from the sums, by way of its buffer. */
+/* Stores a warp's part of a tile by way of its buffer. */
 static __device__ __forceinline__ void store_anywhere(standing at, const gemm_arguments *gemm,
                                                       unsigned char *buffer, const place_of_tile *tile,
-                                                      const wgmma_sum sum[WGMMA_SUMS])
+                                                      const column_word words[COLUMN_WORDS])
 {
     destination to = destination_of(gemm, tile, PLAIN_BYTES);
     int odd = ((uintptr_t)to.first | (uint64_t)to.ld_bytes) % 4 != 0; /* of some column */
@@ -103,9 +124,9 @@ static __device__ __forceinline__ void store_anywhere(standing at, const gemm_ar
         column of = column_of_d(&to, number);
         unsigned char *mine = column_in_buffer(buffer, &of, number) + 2 * at.member * PLAIN_BYTES;
         if (odd) {
-            fill_column(mine, sum, half, 1);
+            fill_column(mine, words, half, 1);
         } else {
-            fill_column(mine, sum, half, 0);
+            fill_column(mine, words, half, 0);
         }
         fence_async_shared();
         __syncwarp();

@@ -38,7 +38,7 @@ carat_status cuda_kernel_query(struct device *device, const struct kernel *kerne
  */
 enum kernel_image { IMAGE_WHOLE, IMAGE_PLAIN, IMAGE_FINISHING, KERNEL_IMAGES };
 
-/* The whole one, or of a row that lacks it the only one that it has. */
+/* The whole one, or of a row that lacks it the first that it has. */
 enum kernel_image kernel_main_image(const struct kernel *kernel);
 
 /* Whether one of them has been loaded, as its first launch does. */

@@ -112,21 +112,21 @@ static int64_t shared_tiles(const struct plan *plan, const struct kernel *kernel
     return kernel_shares_as(kernel, product) ? plan->stream_tiles : 0;
 }
 
-/* Whether the only image of a row that lacks a whole one does what a call asks for, and has found room. */
-static bool can_launch_only_image(struct cuda_device *device, const struct kernel *kernel,
-                                  const struct problem *problem, const gemm_arguments *arguments)
+/* Whether an image of a row that lacks a whole one does what a call asks for, and has found room. */
+static bool can_launch_image(struct cuda_device *device, const struct kernel *kernel,
+                             const struct problem *problem, const gemm_arguments *arguments)
 {
     CUfunction function;
-    enum kernel_image image = kernel_main_image(kernel);
-    return tensor_image(kernel, problem, arguments) == image &&
+    enum kernel_image image = tensor_image(kernel, problem, arguments);
+    return image != IMAGE_WHOLE &&
            kernel_load(device, kernel, image, &function) != CARAT_OUT_OF_DEVICE_MEMORY;
 }
 
 static carat_status refuse_more(const struct kernel *kernel)
 {
     return fail(CARAT_UNSUPPORTED, "kernel %s computes products of %s alone%s", kernel->name,
-                kernel->plain == 2 ? "alpha 1, beta 0 and no scales"
-                                   : "an alpha other than 0, beta 0 and no scale of D",
+                kernel->finish == 2 ? "an alpha other than 0, beta 0 and no scale of D"
+                                    : "alpha 1, beta 0 and no scales",
                 kernel->any_d ? "" : ", to a D at multiples of 16 bytes");
 }
 
@@ -181,7 +181,7 @@ static carat_status multiply_launch(struct cuda_device *device, const struct pla
         .epilogue = epilogue_of(problem, operands),
         .verdict = *verdict,
     };
-    if (kernel_lacks_whole(kernel) && !can_launch_only_image(device, kernel, problem, &arguments.gemm)) {
+    if (kernel_lacks_whole(kernel) && !can_launch_image(device, kernel, problem, &arguments.gemm)) {
         if (!plan->stand_in) {
             return refuse_more(kernel);
         }

@@ -320,8 +320,8 @@ carat_status tensor_launch(struct cuda_device *device, const struct kernel *kern
     int64_t blocks = clusters * kernel_cluster_blocks(kernel);
     /* A cluster that has but one tile is a little quicker in the whole image, why is not known. */
     bool suits = tiles > clusters || kernel_cluster_blocks(kernel) == 1;
-    enum kernel_image image = kernel_main_image(kernel);
-    if (image == IMAGE_WHOLE && suits && stream_tiles == 0) {
+    enum kernel_image image = IMAGE_WHOLE;
+    if (kernel_lacks_whole(kernel) || (suits && stream_tiles == 0)) {
         image = tensor_image(kernel, product, &arguments->gemm);
     }
     if (image != IMAGE_WHOLE) {

@@ -369,7 +369,12 @@ static void expect_image(struct image image, bool wanted)
 static void check_row(const struct kernel *row)
 {
     if (kernel_lacks_whole(row)) {
-        check_image(row->plain == 2 ? plain_image(row) : finishing_image(row));
+        if (row->plain > 0) {
+            check_image(plain_image(row));
+        }
+        if (row->finish > 0) {
+            check_image(finishing_image(row));
+        }
         return;
     }
     struct content whole = check_image(whole_image(row));
