@@ -8,7 +8,7 @@
 #
 # A row with PLAIN=1 has a second image, compiled with -DPLAIN=1: for products of which nothing is asked but their sums. One with
 # FINISH=1 has one more, compiled with -DPLAIN=1 -DFINISHES=1: sums, scales, bias and activations. One with PLAIN=2 or FINISH=2 has
-# that image alone.
+# that image, or both, and no whole one.
 
 set(CARAT_CATALOG ${PROJECT_SOURCE_DIR}/kernels/catalog.txt)
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${CARAT_CATALOG})

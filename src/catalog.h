@@ -46,9 +46,9 @@ struct kernel {
     int splits;  /* bf16 parts that the kernel makes of each f32 itself; 0: it multiplies what is there */
     int slices;  /* of a tile along k, each multiplied by warps of its own; 0: warps have all of k */
     int rescues; /* 1: computes what rows with planes refuse, see verdict_arguments */
-    int plain; /* 1: has a second image for plain products, see kernels/gemm/wgmma_plain.h; 2: that one alone */
-    int any_d; /* 1: of a row with plain = 2, whose D may begin anywhere; else where the engine stores, see suits_its_images() */
-    int finish; /* 1: has one more, for products with bias, an activation or a factor; 2: no whole one beside it */
+    int plain;   /* 1: has an image for plain products, see kernels/gemm/wgmma_plain.h; 2: and no whole one */
+    int any_d;  /* 1: D's columns may begin anywhere; 0: a row without a whole image wants them at 16 bytes */
+    int finish; /* 1: has an image for scales, bias, an activation or a factor; 2: and no whole one */
     int stream; /* 1: clusters may share tiles' steps evenly, see tensor_gemm_arguments */
     int early;  /* 1: waits by itself for the kernels before it, so that it may be launched before they end */
     int rung;   /* of the ladder, 1 and up */
@@ -66,12 +66,12 @@ struct kernel {
     int min_blocks;    /* blocks that fit a multiprocessor at once, as the kernel was built to, from 8.0 on */
     int ops_per_round; /* ceilings: what a round is worth, see ceiling_arguments */
     int rate;          /* percent of its unit's ceiling that large problems reach, for the cost model */
-    const unsigned char
-        *image; /* a CUDA fat binary; NULL in a build without nvcc, and with plain or finish = 2 */
+    /* CUDA fat binaries; NULL in a build without nvcc, and where there is none: for everything, ... */
+    const unsigned char *image;
     const unsigned char *image_end;
-    const unsigned char *plain_image; /* the same of that for plain products; NULL also where there is none */
+    const unsigned char *plain_image; /* ... for plain products, ... */
     const unsigned char *plain_image_end;
-    const unsigned char *finish_image; /* and of the one that finishes sums */
+    const unsigned char *finish_image; /* ... and the one that finishes sums */
     const unsigned char *finish_image_end;
 };
 

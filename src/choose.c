@@ -36,7 +36,7 @@ static carat_status settle(const struct search *search, struct plan *plan)
     if (kernel_lacks_whole(best->kernel)) {
         plan->stand_in = search_stand_in(search, best);
         if (!plan->stand_in) {
-            return fail(CARAT_UNSUPPORTED, "no kernel stands in for %s where more than sums is asked for",
+            return fail(CARAT_UNSUPPORTED, "no kernel stands in for %s where more is asked for than it does",
                         best->kernel->name);
         }
     }

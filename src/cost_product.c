@@ -32,6 +32,7 @@
  */
 #define ODD_ELEMENT_CYCLES 0.55
 #define ODD_WIDE_ELEMENT_CYCLES 0.85
+#define ANY_D_ELEMENT_CYCLES 0.25 /* each column a copy of its own, see ANY_D in catalog.txt */
 #define HIDING_SHARE 0.75
 #define NEVER_HIDDEN 0.35
 /* The same of rows whose threads store their own sums, */
@@ -230,7 +231,10 @@ static double carry_cycles(const struct kernel *kernel, const struct problem *p,
 {
     int columns = kernel->swapped ? kernel->tile_m : kernel->tile_n; /* of the instruction */
     double elements = (double)kernel->tile_m * kernel->tile_n;
-    if (stores_aligned(p) || kernel->any_d) {
+    if (kernel->any_d) {
+        return tiles * fmax(0, ANY_D_ELEMENT_CYCLES * elements - HIDING_SHARE * multiply);
+    }
+    if (stores_aligned(p)) {
         return 0;
     }
     bool whole = columns % WHOLE_COLUMNS == 0 && kernel->splits == 0 && !kernel->turns;

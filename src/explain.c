@@ -93,7 +93,7 @@ void explain_plan(const struct search *search, struct plan *plan)
              "%.0f%% of the unit's peak predicted%s%s%s%s",
              kernel->name, kernel->tile_m, kernel->tile_n, kernel->tile_k, sums, best->blocks,
              search->traits->multiprocessors, (double)best->blocks / slots, 100 * ideal / best->cycles, times,
-             packed, plan->stand_in ? "; where more than sums is asked for " : "",
+             packed, plan->stand_in ? "; where more is asked for " : "",
              plan->stand_in ? plan->stand_in->name : "");
 }
 

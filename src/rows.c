@@ -126,8 +126,7 @@ bool kernel_may_finish(const struct kernel *kernel, const struct problem *p)
     return kernel->finish_image && p->k > 0 && p->type_cd == type;
 }
 
-/* Of a row without a whole image; D has to lie as the engine stores it, but for its address, or the row does not mind. */
-static bool suits_its_images(const struct kernel *kernel, const struct problem *p)
+bool kernel_suits_images(const struct kernel *kernel, const struct problem *p)
 {
     int64_t size = (int64_t)carat_type_size(p->type_cd);
     bool lies_well = (p->m | p->ldd | p->stride_d) * size % MAP_ALIGNMENT == 0;
@@ -142,7 +141,7 @@ bool kernel_multiplies(const struct kernel *kernel, const struct device_traits *
         kernel->operation == OPERATION_GEMM || (kernel->operation == OPERATION_LADDER && p->batch == 1);
     return product && kernel_has_types(kernel, p) && kernel_runs_on(kernel, traits) &&
            has_layout(kernel, p) && within_limits(kernel, p) && is_aligned(kernel, p) &&
-           (!kernel_lacks_whole(kernel) || suits_its_images(kernel, p));
+           (!kernel_lacks_whole(kernel) || kernel_suits_images(kernel, p));
 }
 
 bool kernel_finishes(const struct kernel *kernel, const struct problem *p)

@@ -27,8 +27,8 @@ bool problem_keeps_all_bits(const struct problem *p);
 bool kernel_has_types(const struct kernel *kernel, const struct problem *p);
 
 /*
- * Whether a row can stand in for another that lacks a whole image: with the same instructions, and so with the same bits where both do what
- * is asked for.
+ * Whether a row can stand in for another that lacks a whole image: with the same instructions, and so with the same bits where both
+ * do what is asked for.
  */
 bool kernel_stands_in(const struct kernel *kernel, const struct kernel *other);
 
@@ -37,6 +37,9 @@ bool kernel_may_be_plain(const struct kernel *kernel, const struct problem *p);
 
 /* The same of the image that finishes sums, too. */
 bool kernel_may_finish(const struct kernel *kernel, const struct problem *p);
+
+/* Of a row without a whole image: whether one does the product, and D lies as the engine stores it, but for its address, or anywhere. */
+bool kernel_suits_images(const struct kernel *kernel, const struct problem *p);
 
 /* Elements of which bases, columns and strides of A and B must be multiples; 1 where the row takes any. */
 int64_t kernel_aligned_elements(const struct kernel *kernel, const struct problem *p);

@@ -22,8 +22,7 @@
 enum { TREE_FEATURE_BITS = 6, TREE_MOST_FEATURES = 1 << TREE_FEATURE_BITS, TREE_MOST_NODES = 1 << 10 };
 struct tree_node {
     uint16_t value[2]; /* the bits of a float: the most that is a yes, or what the leaf says */
-    uint16_t
-        step; /* how many nodes on the way goes on where it is no, and of which feature is asked; 0: a leaf */
+    uint16_t step;     /* nodes to the one for a no, and the feature that is asked of; 0: a leaf */
 };
 
 /* A node of a tree of TREE_MOST_NODES at most; `other` is 0 for a leaf. */

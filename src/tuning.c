@@ -1,6 +1,7 @@
 /* tuning.c - makes factors of measured times, and keeps them as an image that the build puts into the library. */
 #include "tuning.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,6 +38,7 @@ enum { MOST_POINTS = 9 * 5 * 3, POINT_ROOM = MOST_POINTS + 1 };
 /* Logarithms of factors at the knots of a grid, in parts of 1 / VALUE_UNITS: to a fortieth of a percent. */
 enum { VALUE_UNITS = 1 << 11 };
 typedef int16_t grid_values[POINT_ROOM];
+static_assert(sizeof(grid_values) % 8 == 0, "what lies behind grids in an image begins at 4 bytes");
 
 /*
  * A grid while it is learned: at the knots the sums of the logarithms of the factors that were measured nearest to the

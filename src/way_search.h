@@ -54,7 +54,7 @@ bool complete_way(const struct search *search, const struct kernel *kernel, int 
 bool share_tiles(const struct search *search, struct candidate *candidate);
 
 /*
- * The best row for the product of a way whose row is only plain: one of its kind that does all that a call may ask for, of whole
+ * The best row for the product of a way whose row has no whole image: one of its kind that does all that a call may ask for, of whole
  * tiles and all of K in one part, so that it needs nothing of the workspace but what the way does. NULL where there is none.
  */
 const struct kernel *search_stand_in(const struct search *search, const struct candidate *way);

@@ -47,6 +47,15 @@ struct spot {
     uint16_t accuracy;
 };
 
+/* The same in ten bytes: which of all lengths that there are, and traits and accuracy in one. */
+enum { ACCURACY_BITS = 8, MOST_LENGTHS = 1 << 16 };
+struct small_spot {
+    uint16_t at[4];
+    uint16_t kind;
+};
+
+static_assert(WAY_TRAITS << ACCURACY_BITS <= 1 << 16, "traits and accuracy are two bytes together");
+
 /* Six bytes, as there are more than a million. */
 enum { SPOT_BITS = 20, PARTS_BITS = 12, MOST_SPOTS = 1 << SPOT_BITS, RESIDUAL_UNITS = 1 << 12 };
 struct sample {
@@ -110,9 +119,11 @@ struct ways {
     int count;
     const struct ways *under; /* what others know, on which these lie; NULL: nothing */
     float usual; /* the mean of their residuals: what is to be expected of a way of which nothing is known */
+    int length_count;
     int spot_count;
     int bucket_count;
-    const struct spot *spots;         /* sorted */
+    const float *lengths;             /* powers of two, sorted */
+    const struct small_spot *spots;   /* sorted */
     const struct sample *samples;     /* by bucket, then by spot */
     const struct bucket *buckets;     /* by number */
     void *memory;                     /* in which all that is; NULL: it lies in an image */
@@ -264,22 +275,25 @@ static int compare_loose(const void *x, const void *y)
     return (first->residual > second->residual) - (first->residual < second->residual);
 }
 
-/* Samples for which there is room: numbers of four bytes lie behind them. */
-static size_t sample_room(int count) { return ((size_t)count + 1) / 2 * 2; }
+/* Samples or spots for which there is room: numbers of four bytes lie behind them. */
+static size_t even_room(int count) { return ((size_t)count + 1) / 2 * 2; }
 
-/* Bytes of the arrays of sorted ways, which lie one behind the other: spots, samples, buckets. */
+/* Bytes of the arrays of sorted ways, which lie one behind the other: lengths, spots, samples, buckets. */
 static size_t sorted_bytes(const struct ways *ways)
 {
-    return (size_t)ways->spot_count * sizeof(struct spot) + sample_room(ways->count) * sizeof(struct sample) +
+    return (size_t)ways->length_count * sizeof(float) +
+           even_room(ways->spot_count) * sizeof(struct small_spot) +
+           even_room(ways->count) * sizeof(struct sample) +
            (size_t)(ways->bucket_count + 1) * sizeof(struct bucket);
 }
 
 /* Where they lie. */
 static void place_sorted(struct ways *ways, const void *memory)
 {
-    ways->spots = memory;
-    ways->samples = (const struct sample *)(ways->spots + ways->spot_count);
-    ways->buckets = (const struct bucket *)(ways->samples + sample_room(ways->count));
+    ways->lengths = memory;
+    ways->spots = (const struct small_spot *)(ways->lengths + ways->length_count);
+    ways->samples = (const struct sample *)(ways->spots + even_room(ways->spot_count));
+    ways->buckets = (const struct bucket *)(ways->samples + even_room(ways->count));
 }
 
 /* The first spot that is not before one; as many as there are, where all are. */
@@ -318,6 +332,80 @@ static struct spot *collect_spots(const struct ways *ways, int *count)
     return spots;
 }
 
+static int compare_floats(const void *first, const void *second)
+{
+    float x = *(const float *)first;
+    float y = *(const float *)second;
+    return (x > y) - (x < y);
+}
+
+/* All lengths of spots, sorted, each once; NULL without memory. */
+static float *collect_lengths(const struct spot *spots, int spot_count, int *count)
+{
+    float *lengths = malloc(((size_t)spot_count * 4 + 1) * sizeof(*lengths));
+    int all = 0;
+    *count = 0;
+    if (!lengths) {
+        return NULL;
+    }
+    for (int i = 0; i < spot_count; i++) {
+        for (int axis = 0; axis < 4; axis++) {
+            lengths[all++] = spots[i].at[axis];
+        }
+    }
+    qsort(lengths, (size_t)all, sizeof(*lengths), compare_floats);
+    for (int i = 0; i < all; i++) {
+        if (i == 0 || lengths[i] != lengths[*count - 1]) {
+            lengths[(*count)++] = lengths[i];
+        }
+    }
+    return lengths;
+}
+
+/* A spot by the numbers of its lengths; false where there is none of such a length. */
+static bool make_small(const float *lengths, int count, const struct spot *spot, struct small_spot *small)
+{
+    small->kind = (uint16_t)(spot->traits << ACCURACY_BITS | spot->accuracy);
+    for (int axis = 0; axis < 4; axis++) {
+        const float *length =
+            bsearch(&spot->at[axis], lengths, (size_t)count, sizeof(*lengths), compare_floats);
+        if (!length) {
+            return false;
+        }
+        small->at[axis] = (uint16_t)(length - lengths);
+    }
+    return true;
+}
+
+/* As compare_spots(). */
+static int compare_small(const struct small_spot *x, const struct small_spot *y)
+{
+    for (int axis = 0; axis < 4; axis++) {
+        if (x->at[axis] != y->at[axis]) {
+            return x->at[axis] - y->at[axis];
+        }
+    }
+    return x->kind - y->kind;
+}
+
+/* The number of the spot; below 0 where it is none of those that there are. */
+static int find_small(const struct ways *ways, const struct spot *sought)
+{
+    struct small_spot small;
+    int begin = 0;
+    int end = make_small(ways->lengths, ways->length_count, sought, &small) ? ways->spot_count : 0;
+    const int none = end;
+    while (begin < end) {
+        int middle = begin + (end - begin) / 2;
+        if (compare_small(&ways->spots[middle], &small) < 0) {
+            begin = middle + 1;
+        } else {
+            end = middle;
+        }
+    }
+    return begin < none && compare_small(&ways->spots[begin], &small) == 0 ? begin : -1;
+}
+
 /* How many buckets the loose samples, which are sorted, lie in. */
 static int count_buckets(const struct ways *ways)
 {
@@ -329,11 +417,15 @@ static int count_buckets(const struct ways *ways)
 }
 
 /* Fills the arrays in memory from the loose samples, which are sorted. */
-static void fill_sorted(struct ways *ways, const struct spot *spots, void *memory)
+static void fill_sorted(struct ways *ways, const struct spot *spots, const float *lengths, void *memory)
 {
-    memcpy(memory, spots, (size_t)ways->spot_count * sizeof(*spots));
-    struct sample *samples = (struct sample *)((struct spot *)memory + ways->spot_count);
-    struct bucket *buckets = (struct bucket *)(samples + sample_room(ways->count));
+    memcpy(memory, lengths, (size_t)ways->length_count * sizeof(*lengths));
+    struct small_spot *small = (struct small_spot *)((float *)memory + ways->length_count);
+    struct sample *samples = (struct sample *)(small + even_room(ways->spot_count));
+    struct bucket *buckets = (struct bucket *)(samples + even_room(ways->count));
+    for (int i = 0; i < ways->spot_count; i++) {
+        make_small(lengths, ways->length_count, &spots[i], &small[i]);
+    }
     int bucket = -1;
     double sum = 0;
     for (int i = 0; i < ways->count; i++) {
@@ -357,16 +449,18 @@ bool ways_sort(struct ways *ways)
         qsort(ways->loose, (size_t)ways->count, sizeof(*ways->loose), compare_loose);
     }
     struct spot *spots = collect_spots(ways, &ways->spot_count);
-    bool fits = spots && ways->spot_count <= MOST_SPOTS;
+    float *lengths = spots ? collect_lengths(spots, ways->spot_count, &ways->length_count) : NULL;
+    bool fits = lengths && ways->spot_count <= MOST_SPOTS && ways->length_count <= MOST_LENGTHS;
     ways->bucket_count = count_buckets(ways);
     void *memory = fits ? calloc(1, sorted_bytes(ways)) : NULL;
     if (memory) {
-        fill_sorted(ways, spots, memory);
+        fill_sorted(ways, spots, lengths, memory);
         ways->memory = memory;
         place_sorted(ways, memory);
         free(ways->loose);
         ways->loose = NULL;
     }
+    free(lengths);
     free(spots);
     return memory != NULL;
 }
@@ -423,14 +517,12 @@ static int lower_bound(const struct ways *ways, const struct bucket *bucket, int
 static void look_up_layer(const struct ways *ways, int number, const struct spot *sought, bool may_be_there,
                           struct ways_layer *layer)
 {
-    int spot = find_spot(ways->spots, ways->spot_count, sought);
-    bool is_there = may_be_there && !ways->takes_no_word && spot < ways->spot_count &&
-                    compare_spots(&ways->spots[spot], sought) == 0;
+    int spot = may_be_there && !ways->takes_no_word ? find_small(ways, sought) : -1;
     *layer = (struct ways_layer){.ways = ways};
     for (int shares = 0; shares < 2; shares++) {
         const struct bucket *bucket = find_bucket(ways, number + shares);
         layer->buckets[shares] = bucket;
-        if (is_there && bucket) {
+        if (spot >= 0 && bucket) {
             layer->there[shares][0] = lower_bound(ways, bucket, spot);
             layer->there[shares][1] = lower_bound(ways, bucket, spot + 1);
         }
@@ -499,10 +591,10 @@ static void gather_bucket(struct ways_near *near, const struct ways_layer *layer
     const struct bucket *bucket = layer->buckets[shares];
     for (int i = bucket ? bucket[0].first : 0; bucket && i < bucket[1].first; i++) {
         const struct sample *sample = &ways->samples[i];
-        const struct spot *spot = &ways->spots[sample_spot(sample)];
-        float distance = ways->trait_distance[spot->traits ^ near->place.traits];
+        const struct small_spot *spot = &ways->spots[sample_spot(sample)];
+        float distance = ways->trait_distance[spot->kind >> ACCURACY_BITS ^ (int)near->place.traits];
         for (int axis = 0; axis < 4; axis++) {
-            float along = AXIS_SCALES[axis] * (spot->at[axis] - near->place.at[axis]);
+            float along = AXIS_SCALES[axis] * (ways->lengths[spot->at[axis]] - near->place.at[axis]);
             distance += along * along;
         }
         float far = far_weight(distance);
@@ -601,6 +693,7 @@ bool ways_know_problem(const struct ways_near *near)
 /* ---- As an image ---- */
 
 struct image_head {
+    int32_t lengths;
     int32_t spots;
     int32_t count;
     int32_t buckets;
@@ -610,7 +703,8 @@ struct image_head {
 
 bool ways_write(const struct ways *ways, FILE *file)
 {
-    const struct image_head head = {.spots = ways->spot_count,
+    const struct image_head head = {.lengths = ways->length_count,
+                                    .spots = ways->spot_count,
                                     .count = ways->count,
                                     .buckets = ways->bucket_count,
                                     .rows = carat_catalog_count,
@@ -618,7 +712,7 @@ bool ways_write(const struct ways *ways, FILE *file)
     size_t rows = (size_t)carat_catalog_count;
     return fwrite(&head, sizeof(head), 1, file) == 1 &&
            fwrite(ways->twins, sizeof(*ways->twins), rows, file) == rows &&
-           fwrite(ways->spots, sorted_bytes(ways), 1, file) == 1;
+           fwrite(ways->lengths, sorted_bytes(ways), 1, file) == 1;
 }
 
 struct ways *ways_of_image(const unsigned char *image)
@@ -626,6 +720,7 @@ struct ways *ways_of_image(const unsigned char *image)
     struct ways *ways = ways_without_twins();
     const struct image_head *head = (const struct image_head *)image;
     if (ways) {
+        ways->length_count = head->lengths;
         ways->spot_count = head->spots;
         ways->count = head->count;
         ways->bucket_count = head->buckets;

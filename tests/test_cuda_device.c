@@ -1201,17 +1201,21 @@ struct along_k {
     struct operands operands;
 };
 
-static struct along_k along_k(int64_t m, int64_t n, int64_t k, void *somewhere)
+static struct along_k described_along_k(carat_gemm_problem described, void *somewhere)
 {
     static const float one = 1;
     static const float zero = 0;
-    carat_gemm_problem described = carat_gemm_describe(CARAT_BF16, m, n, k);
     struct along_k w = {
         .operands = {.alpha = &one, .a = somewhere, .b = somewhere, .beta = &zero, .d = somewhere}};
     described.order = CARAT_COLUMN_MAJOR;
     described.op_a = CARAT_TRANSPOSE;
     assert_ok(problem_check(&described, &w.problem));
     return w;
+}
+
+static struct along_k along_k(int64_t m, int64_t n, int64_t k, void *somewhere)
+{
+    return described_along_k(carat_gemm_describe(CARAT_BF16, m, n, k), somewhere);
 }
 
 static void take_shared(void *context, const struct candidate *way)
@@ -2083,7 +2087,7 @@ static bool check_demanded(const struct device *device, const struct kernel *row
 
 /*
  * Launches a row on a product, which reads and writes nothing; false where its types do not know what is demanded, and where a row
- * that is only plain is asked for more, which it refuses.
+ * without a whole image is asked for more, which it refuses.
  */
 static bool launch_demanded(struct device *device, const struct kernel *row, const struct demand *demand,
                             carat_type result, char *somewhere)
@@ -2204,27 +2208,32 @@ static void plain_products_have_an_image_of_their_own(void **state)
             }
             rows += row->plain > 0;
             finishing += row->finish > 0;
-            others += !row->plain;
+            others += !row->plain && !row->finish;
         }
-        assert_true(!row->plain || is_of_images(row));
+        assert_true((!row->plain && !row->finish) || is_of_images(row));
     }
     assert_ok(carat_release(carat, somewhere));
     carat_context_destroy(carat);
     driver = before;
     standin_set_capability(100);
-    print_message("%d rows have an image for plain products, %d of them one that finishes sums\n", rows,
-                  finishing);
-    assert_true(finishing > 0 && rows > finishing && others > 0);
+    print_message("%d rows have an image for plain products, %d one that finishes sums\n", rows, finishing);
+    assert_true(finishing > 0 && rows > 0 && others > 0);
 }
 
-/* The product of along_k() by a plan: which of the row's images its launch was of. */
-static enum kernel_image plan_launches(struct device *device, const struct plan *plan,
-                                       const struct along_k *w, void *stream)
+/* The product of along_k() by a plan, whose launch is noted. */
+static void run_noted(struct device *device, const struct plan *plan, const struct along_k *w, void *stream)
 {
     carat_run run = {.stream = stream};
     noted_images.launches = 0;
     assert_ok(device->functions->gemm(device, plan, &w->operands, &run));
     noted_images.launches -= plan_has(plan, STEP_REDUCE);
+}
+
+/* Which of the row's images the launch was of. */
+static enum kernel_image plan_launches(struct device *device, const struct plan *plan,
+                                       const struct along_k *w, void *stream)
+{
+    run_noted(device, plan, w, stream);
     return launched_image(plan->steps[0].kernel);
 }
 
@@ -2387,8 +2396,8 @@ static void images_without_memory_are_done_without(void **state)
     standin_set_capability(100);
 }
 
-/* For a row that is only plain another one stands in, which plans load too: when more is asked for, or it finds no memory. */
-static void another_row_stands_in_for_one_that_is_only_plain(void **state)
+/* For a row without a whole image another one stands in, which plans load too: when more is asked for, or it finds no memory. */
+static void another_row_stands_in_for_one_without_a_whole_image(void **state)
 {
     (void)state;
     int rows = 0;
@@ -2449,6 +2458,67 @@ static void another_row_stands_in_for_one_that_is_only_plain(void **state)
     }
     standin_set_capability(100);
     assert_true(rows > 0 && finishing > 0);
+}
+
+/* A product of five tiles by three of a row, of 16-bit results. */
+static struct along_k finished_along_k(const struct kernel *row, void *somewhere)
+{
+    carat_gemm_problem described =
+        carat_gemm_describe((carat_type)row->element, (int64_t)5 * row->tile_m * kernel_cluster_m(row),
+                            (int64_t)3 * row->tile_n * kernel_cluster_n(row), 256);
+    described.type_cd = row->element == ELEMENT_F16 ? CARAT_F16 : CARAT_BF16;
+    described.accuracy = row->accuracy == ACCURACY_FAST ? CARAT_ACCURACY_FAST : CARAT_ACCURACY_STANDARD;
+    return described_along_k(described, somewhere);
+}
+
+/* The same for what is finished: of 8-bit floats every product, of others those with a factor. */
+static void another_row_stands_in_for_one_that_finishes(void **state)
+{
+    (void)state;
+    int floats_8 = 0;
+    int others = 0;
+    standin_set_capability(90);
+    for (int i = 0; i < carat_catalog_count; ++i) {
+        const struct kernel *row = &carat_catalog[i];
+        if (!kernel_lacks_whole(row) || !row->finish || row->layout != LAYOUT_TN) {
+            continue;
+        }
+        carat_context *carat = NULL;
+        assert_ok(carat_context_create(CARAT_DEVICE_CUDA, 0, &carat));
+        struct device *device = carat_context_device(carat);
+        void *somewhere = device_memory(carat, 4096);
+        struct driver before = driver_that_notes_images();
+        struct along_k w = finished_along_k(row, somewhere);
+        struct along_k doubled = times_two(&w);
+        struct plan plan = plan_in_one_launch(device, row, &w);
+        const struct kernel *other = plan.stand_in;
+        assert_true(other && other->image);
+
+        noted_images.barred = row->finish_image;
+        assert_ok(device->functions->prepare(device, &plan));
+        run_noted(device, &plan, &doubled, NULL);
+        assert_int_equal(launched_image(other), image_for_factors(other));
+        noted_images.launches = 0;
+        assert_int_equal(cuda_gemm_with(device, row, &doubled.problem, &doubled.operands, NULL),
+                         CARAT_OUT_OF_DEVICE_MEMORY);
+        assert_int_equal(noted_images.launches, 0);
+
+        noted_images.barred = NULL;
+        assert_int_equal(plan_launches(device, &plan, &doubled, NULL), IMAGE_FINISHING);
+        assert_int_equal(plan_launches(device, &plan, &w, NULL), row->plain ? IMAGE_PLAIN : IMAGE_FINISHING);
+        doubled.operands.scale_d = doubled.operands.alpha;
+        floats_8 += !row->plain;
+        others += row->plain > 0;
+        if (!row->plain) {
+            run_noted(device, &plan, &doubled, NULL);
+            assert_int_equal(launched_image(other), IMAGE_WHOLE);
+        }
+        assert_ok(carat_release(carat, somewhere));
+        carat_context_destroy(carat);
+        driver = before;
+    }
+    standin_set_capability(100);
+    assert_true(floats_8 > 0 && others > 0);
 }
 
 static void a_context_waits_for_its_work(void **state)
@@ -2566,7 +2636,8 @@ int main(void)
         test(plain_products_are_in_one_part_and_share_nothing),
         test(plans_load_every_image_they_may_launch),
         test(images_without_memory_are_done_without),
-        test(another_row_stands_in_for_one_that_is_only_plain),
+        test(another_row_stands_in_for_one_without_a_whole_image),
+        test(another_row_stands_in_for_one_that_finishes),
         test(a_context_waits_for_its_work),
         test(the_current_context_stays),
         test(device_memory_is_out_of_the_hosts_reach),

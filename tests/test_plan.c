@@ -106,7 +106,7 @@ static bool aligned(const struct kernel *kernel, const struct problem *p)
            (offsets * size % alignment == 0 && p->align_a % alignment == 0 && p->align_b % alignment == 0);
 }
 
-/* A row that has nothing but an image for plain products, or for finished ones, is for what may be one, and another can stand in for it. */
+/* A row without a whole image is for what may be plain, or finished, and another can stand in for it. */
 static void check_stand_in(const struct device_traits *traits, const struct plan *plan,
                            const struct kernel *kernel)
 {
@@ -119,6 +119,7 @@ static void check_stand_in(const struct device_traits *traits, const struct plan
     int64_t bytes = (int64_t)carat_type_size(p->type_cd);
     assert_true(kernel->plain == 2 || kernel->finish == 2);
     assert_true(kernel->finish == 2 || (!p->bias && p->activation == CARAT_ACTIVATION_NONE));
+    assert_true(kernel->plain == 2 || p->type_cd == CARAT_BF16);
     assert_true(kernel->any_d || (p->m | p->ldd | p->stride_d) * bytes % 16 == 0);
     assert_true(plan->parts == 1 && plan->stream_tiles == 0 && !plan_has(plan, STEP_REDUCE));
     assert_non_null(other);
@@ -133,7 +134,7 @@ static void check_multiply(const struct device_traits *traits, const struct plan
     static const int layouts[2][2] = {{LAYOUT_NN, LAYOUT_NT}, {LAYOUT_TN, LAYOUT_TT}};
     const struct problem *p = &plan->product;
     assert_non_null(kernel);
-    assert_true(kernel->image || kernel->plain_image);
+    assert_true(kernel_has_image(kernel));
     assert_int_equal(kernel->operation, OPERATION_GEMM);
     assert_int_equal(kernel->planes, p->planes);
     check_stand_in(traits, plan, kernel);
@@ -1065,11 +1066,14 @@ static void rows_without_a_whole_image_have_one_that_stands_in(void **state)
             assert_int_equal(problem_check(&others[j], &problem), CARAT_OK);
             assert_int_equal(plan_choose_row(&h200, &problem, row, &plan),
                              does ? CARAT_OK : CARAT_UNSUPPORTED);
+            if (does) {
+                check_stand_in(&h200, &plan, row);
+            }
         }
         assert_int_equal(row->stream, 0);
         rows++;
         rows_of_any_d += row->any_d;
-        rows_that_finish += row->finish == 2;
+        rows_that_finish += row->plain == 0;
         halves[0] += row->element == ELEMENT_F16;
         halves[1] += row->element == ELEMENT_BF16;
     }

@@ -274,7 +274,7 @@ static_assert(TILE_ROWS == 64 * CONSUMERS_OF_TILE, "a consumer has 64 rows");
     (!PLAIN || ELEMENT == ELEMENT_F32 || ELEMENT == ELEMENT_S8 || TURNS || SHARES_K || ROWS_IN_PAIRS)
 #error "finished are 16-bit results that a thread has next to each other, of a tile that both consumers sum"
 #endif
-#if ANY_D && (!PLAIN || !SWAPPED || TURNS || SHARES_K || MOVES_SUMS || ROWS_IN_PAIRS)
+#if ANY_D && (!PLAIN || !SWAPPED || TURNS || SHARES_K || MOVES_SUMS || ROWS_IN_PAIRS || ROW_SHARERS > 1)
 #error "columns that begin anywhere are of bare sums, or finished ones, and a warp's whole"
 #endif
 #if TURNS && (STREAM || PLANES > 1 || MOVES_SUMS || FETCHES_ROWS || CONSUMERS < 2)

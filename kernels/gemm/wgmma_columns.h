@@ -32,8 +32,8 @@ static __device__ __forceinline__ column column_of_d(const destination *to, int 
 {
     column of;
     of.begin = to->first + number * to->ld_bytes;
-    int inside = (to->rows < WGMMA_N ? to->rows : WGMMA_N) * PLAIN_BYTES;
-    of.length = number < to->columns ? inside : 0;
+    int in_tile = (to->rows < WGMMA_N ? to->rows : WGMMA_N) * PLAIN_BYTES;
+    of.length = number < to->columns ? in_tile : 0;
     edges edges = edges_of(of.begin, of.length);
     of.head = edges.head;
     of.tail = edges.tail;
@@ -118,7 +118,7 @@ static __device__ __forceinline__ void store_anywhere(standing at, const gemm_ar
         ((uintptr_t)to.first | (uint64_t)to.ld_bytes | (uint64_t)to.rows * PLAIN_BYTES) % PIECE != 0;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-        tensor_store_wait_read(1); /* by who had these columns copied before: the group before the last */
+        tensor_store_wait_read(1); /* by whoever had these columns copied before: the group before the last */
         __syncwarp();
         int number = half * HALF_COLUMNS + at.group;
         column of = column_of_d(&to, number);
@@ -142,6 +142,7 @@ static __device__ __forceinline__ void store_anywhere(standing at, const gemm_ar
             store_edges(at, &to, buffer, half * HALF_COLUMNS);
         }
     }
+    __syncwarp(); /* instructions of whole warpgroups follow */
 }
 
 #endif

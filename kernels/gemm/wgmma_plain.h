@@ -8,8 +8,8 @@
  *
  *     alpha and the scales     are 1, and known to the host; beta is 0; no bias, no activation
  *     K                        is not split, not shared, and not 0
- *     D                        is of 16 bits for 16-bit types and 8-bit floats, f32 for tf32, s32 for s8,
- *                              and lies as the engine wants it
+ *     D                        is of 16 bits for 16-bit types (and 8-bit floats, of which a row may be plain), f32 for tf32, s32 for
+ *                              s8, and lies as the engine wants it
  *     a cluster of blocks      has more tiles than one, or the row has no other image
  *
  * Rows with PLAIN=2 have no other image. They differ from others in the tile's width or in the cluster: for a call that asks for

@@ -38,9 +38,6 @@ carat_status cuda_kernel_query(struct device *device, const struct kernel *kerne
  */
 enum kernel_image { IMAGE_WHOLE, IMAGE_PLAIN, IMAGE_FINISHING, KERNEL_IMAGES };
 
-/* The whole one, or of a row that lacks it the first that it has. */
-enum kernel_image kernel_main_image(const struct kernel *kernel);
-
 /* Whether one of them has been loaded, as its first launch does. */
 bool cuda_kernel_is_loaded(struct device *device, const struct kernel *kernel, enum kernel_image image);
 
@@ -60,8 +57,8 @@ carat_status cuda_launch(struct device *device, const struct kernel *kernel, uin
 /*
  * Runs one given row (OPERATION_GEMM or OPERATION_LADDER) on operands in device memory, in one part.
  * alpha and beta are in host or device memory. Refuses with CARAT_UNSUPPORTED what the row cannot
- * do: its element type, layout, alignment, architecture; for ladder rows a transpose or a batch; for rows that are only plain
- * whatever makes a product more than that, alpha, beta, the scales and D's place among it.
+ * do: its element type, layout, alignment, architecture; for ladder rows a transpose or a batch; for rows without a whole image
+ * whatever the images that they have do not know, alpha, beta, the scales and D's place among it.
  */
 carat_status cuda_gemm_with(struct device *device, const struct kernel *kernel, const struct problem *problem,
                             const struct operands *operands, void *stream);

@@ -226,7 +226,8 @@ static carat_status query_function(struct cuda_device *device, const struct kern
                                                                       (size_t)kernel->shared_bytes));
 }
 
-enum kernel_image kernel_main_image(const struct kernel *kernel)
+/* The whole image, or of a row that lacks it the first that it has. */
+static enum kernel_image main_image(const struct kernel *kernel)
 {
     return !kernel_lacks_whole(kernel) ? IMAGE_WHOLE : kernel->plain == 2 ? IMAGE_PLAIN : IMAGE_FINISHING;
 }
@@ -239,7 +240,7 @@ carat_status cuda_kernel_query(struct device *base, const struct kernel *kernel,
     CARAT_TRY(device_enter(device, &pushed));
     CUfunction function;
     struct cuda_kernel_info found = {0};
-    carat_status status = kernel_load(device, kernel, kernel_main_image(kernel), &function);
+    carat_status status = kernel_load(device, kernel, main_image(kernel), &function);
     if (status == CARAT_OK) {
         status = query_function(device, kernel, function, &found);
     }

@@ -125,7 +125,7 @@ static bool can_launch_image(struct cuda_device *device, const struct kernel *ke
 static carat_status refuse_more(const struct kernel *kernel)
 {
     return fail(CARAT_UNSUPPORTED, "kernel %s computes products of %s alone%s", kernel->name,
-                kernel->finish == 2 ? "an alpha other than 0, beta 0 and no scale of D"
+                kernel->finish == 2 ? "an alpha that the host knows and is not 0, beta 0 and no scale of D"
                                     : "alpha 1, beta 0 and no scales",
                 kernel->any_d ? "" : ", to a D at multiples of 16 bytes");
 }
@@ -182,10 +182,13 @@ static carat_status multiply_launch(struct cuda_device *device, const struct pla
         .verdict = *verdict,
     };
     if (kernel_lacks_whole(kernel) && !can_launch_image(device, kernel, problem, &arguments.gemm)) {
-        if (!plan->stand_in) {
-            return refuse_more(kernel);
+        if (plan->stand_in) {
+            return multiply_launch(device, plan, plan->stand_in, problem, operands, verdict, partials,
+                                   stream);
         }
-        return multiply_launch(device, plan, plan->stand_in, problem, operands, verdict, partials, stream);
+        if (tensor_image(kernel, problem, &arguments.gemm) == IMAGE_WHOLE) {
+            return refuse_more(kernel);
+        } /* else it finds no memory, which the launch says */
     }
     if (kernel->tensor_maps) {
         /* The maps that a plan keeps are of its own row's boxes. */

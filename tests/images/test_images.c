@@ -1,9 +1,9 @@
 /*
  * test_images.c - the compiled kernels as they lie in the library: every row of the catalogue has an image of its
  * own, with a kernel of the row's name and no other, for the row's architectures, that keeps nothing in local memory
- * and whose blocks fit a multiprocessor. Rows with PLAIN=1, and no others, have a second image, for plain products, of
- * which the same is true, which takes the same shared memory, and whose machine code is much shorter; so have rows with
- * FINISH=1 a third one, for products with bias, an activation or a factor, which is not as short.
+ * and whose blocks fit a multiprocessor. Rows with PLAIN, and no others, have an image for plain products, of which the same is true,
+ * which takes the same shared memory, and whose machine code is much shorter; so have rows with FINISH one for products with scales,
+ * bias, an activation or a factor, which is not as short. Those with PLAIN=2 or FINISH=2 have no image for everything.
  *
  * Fat binaries and the ELF files in them are taken apart here, without a tool of the CUDA toolkit. A fat binary is
  * a header of 16 bytes, then entries: each a header that says kind, architecture and size, and its bytes, which may
