@@ -9,6 +9,27 @@
 enum { BIAS_NOWHERE, BIAS_ALONG_ROWS, BIAS_ALONG_COLUMNS };
 
 /*
+ * Which of a thread's sums stand in a word, two that are next to each other in D: neighbours along the instruction's columns, or,
+ * where its rows run along m in pairs, of one column those of a pair.
+ */
+#if !SWAPPED && ROWS_IN_PAIRS
+#define LOW_OF_WORD(i) ((i) / 2 * 4 + (i) % 2)
+#define HIGH_OF_WORD(i) (LOW_OF_WORD(i) + 2)
+#else
+#define LOW_OF_WORD(i) (2 * (i))
+#define HIGH_OF_WORD(i) (2 * (i) + 1)
+#endif
+
+/* The bias of a sum, of so many that a thread has along its two rows, or along two columns next to each other. */
+static __device__ __forceinline__ float bias_of(int sum, int bias, const float of_rows[2], float2 of_columns)
+{
+    if (bias == BIAS_ALONG_ROWS) {
+        return of_rows[sum % 4 / 2];
+    }
+    return sum % 2 == 0 ? of_columns.x : of_columns.y;
+}
+
+/*
  * Two results in a word, from all of a tile's sums, which are multiplied by alpha. Whose bias they have and which activation are
  * constants: what rounds them goes beside what adds to the next ones, and is what makes relu() as well.
  */
@@ -16,10 +37,10 @@ static __device__ __forceinline__ void finish_pairs(standing at, const float val
                                                     uint32_t words[WGMMA_SUMS / 2], float alpha,
                                                     const float *shared_bias, int bias, int32_t activation)
 {
-    float of_row[2] = {0, 0};
+    float of_rows[2] = {0, 0};
     if (bias == BIAS_ALONG_ROWS) {
-        of_row[0] = shared_bias[row_of(at, 0)];
-        of_row[1] = shared_bias[row_of(at, 2)];
+        of_rows[0] = shared_bias[row_of(at, 0)];
+        of_rows[1] = shared_bias[row_of(at, 2)];
     }
     float2 of_columns = {0, 0};
 #pragma unroll
@@ -27,11 +48,11 @@ static __device__ __forceinline__ void finish_pairs(standing at, const float val
         if (bias == BIAS_ALONG_COLUMNS && i % 2 == 0) {
             of_columns = *(const float2 *)&shared_bias[column_of(at, 2 * i)];
         }
-        float low = value[2 * i];
-        float high = value[2 * i + 1];
+        float low = value[LOW_OF_WORD(i)];
+        float high = value[HIGH_OF_WORD(i)];
         if (bias != BIAS_NOWHERE) {
-            low = fmaf(alpha, low, bias == BIAS_ALONG_ROWS ? of_row[i % 2] : of_columns.x);
-            high = fmaf(alpha, high, bias == BIAS_ALONG_ROWS ? of_row[i % 2] : of_columns.y);
+            low = fmaf(alpha, low, bias_of(LOW_OF_WORD(i), bias, of_rows, of_columns));
+            high = fmaf(alpha, high, bias_of(HIGH_OF_WORD(i), bias, of_rows, of_columns));
         }
         words[i] = activation == ACTIVATION_RELU
                        ? pack_above_zero(low, high)
