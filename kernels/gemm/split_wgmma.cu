@@ -70,6 +70,7 @@
 #define COMPENSATES (WGMMA_N <= 64)
 #define MOVES_SUMS 1
 #define SCALED 0
+#define ANY_D 0
 
 /* As in wgmma.cu, whose headers want to know: warps store 16 columns of D, 32 elements along m at a time. */
 #define ROW_BYTES 128
