@@ -41,8 +41,8 @@ struct plan {
     struct problem safe_product; /* what that of STEP_SAFE sees */
     struct step steps[6];
     int step_count;
-    const struct kernel *
-        stand_in; /* for the product's kernel, where that has no whole image and a call asks for more than those it has */
+    const struct kernel
+        *stand_in;      /* for a product's kernel without a whole image, where a call asks for more */
     int parts;          /* of K */
     int64_t k_per_part; /* a multiple of the kernel's TILE_K */
     bool packs_a;       /* or splits, to the workspace's beginning; its layout and type are the product's */
