@@ -74,7 +74,8 @@
  *
  * With PLAIN=1 it is a row's second image, or its only one, for products of which nothing is asked but their sums, rounded to D's usual type and
  * stored by the engine; with FINISHES=1 beside that also bias, an activation and a factor: see wgmma_plain.h. With ANY_D=1 D's columns may
- * begin anywhere then: see wgmma_columns.h.
+ * begin anywhere then: see wgmma_columns.h. With PIECE_N a consumer has two times 64 rows, and so a tile has 256 by any width up to 176: a
+ * fifth less to fetch for each product than tiles of 128 by that, and other numbers of tiles to fill waves with: see wgmma_tall.h.
  *
  * What limits it: 128 x 256 x 64 products of 16 bits are 1024 cycles of the tensor unit, for which 32 KB come
  * from the L2 cache; where all units run, the device's power.
@@ -135,11 +136,17 @@
 #ifndef ANY_D
 #define ANY_D 0
 #endif
+#ifdef PIECE_N
+#define TALL 1
+#else
+#define TALL 0
+#endif
 #ifndef TRANSPOSES
 #define TRANSPOSES 0
 #endif
 #define CONSUMERS_OF_TILE (TURNS || SHARES_K ? 1 : CONSUMERS)
-#define FIRST_ROW(consumer) (TURNS || SHARES_K ? 0 : (consumer)*64)
+#define ROW_HALVES (1 + TALL) /* of a consumer's rows: 64 each, with sums of their own */
+#define FIRST_ROW(consumer) (TURNS || SHARES_K ? 0 : (consumer)*64 * ROW_HALVES)
 #define STORES_TILES(consumer) (!SHARES_K || (consumer) == 0)
 /* Rows that lie across, of a type that the instruction does not read across: threads fetch them, of 8-bit types two at a time. */
 #define HAS_8_BITS (ELEMENT == ELEMENT_S8 || ELEMENT == ELEMENT_E4M3 || ELEMENT == ELEMENT_E5M2)
@@ -193,6 +200,9 @@
 #if SWAPPED
 #define STORERS 32
 #define BUFFER_ROWS 16
+#elif TALL
+#define STORERS WARPGROUP
+#define BUFFER_ROWS PIECE_N
 #else
 #define STORERS WARPGROUP
 #define BUFFER_ROWS (WGMMA_N % 64 == 0 ? 64 : WGMMA_N % 32 == 0 ? 32 : 16)
@@ -201,6 +211,9 @@
 #define BUFFERS 1 /* of a warp, for all of its columns: see wgmma_columns.h */
 #define COLUMN_BYTES (WGMMA_N * PLAIN_BYTES + 16)
 #define BUFFER_BYTES (BUFFER_ROWS * COLUMN_BYTES)
+#elif TALL
+#define BUFFERS (1 + TURNS) /* of a consumer: see wgmma_tall.h; sixteen columns are filled at a time */
+#define BUFFER_BYTES ((BUFFER_ROWS + 15) / 16 * 16 * ROW_BYTES)
 #else
 #define BUFFERS 2 /* of each group, used in turn */
 #define BUFFER_BYTES (BUFFER_ROWS * ROW_BYTES)
@@ -240,6 +253,12 @@
 #define MOVES_PAIRS (SCALED && ASKS_FIRST)
 #define LEAST_K_OF_PAIRS 4096
 
+#if TALL
+/* Of one half of a consumer's results, two in a word: their pieces, and their words, with some zeros behind them. */
+#define PIECES_OF_HALF ((WGMMA_N + PIECE_N - 1) / PIECE_N)
+#define HALF_WORDS (WGMMA_N / 4 + 4)
+#endif
+
 /*
  * Registers in which results wait to be stored while the next tile is multiplied: half as many as the tile has sums are
  * to spare (a few more where the width is no multiple of 64), for all of its 16-bit results or the last of its 32-bit
@@ -250,6 +269,9 @@
     !(FETCHES_ROWS && TILE_M > 192)
 #define LATE_PIECES ((WGMMA_N + 63) / 64)
 #define LATE_WORDS (WGMMA_N % 64 == 0 ? LATE_PIECES * 16 : WGMMA_N / 4 + 8)
+#elif TALL && !TURNS
+#define LATE_PIECES PIECES_OF_HALF
+#define LATE_WORDS HALF_WORDS
 #else
 #define LATE_PIECES 0
 #define LATE_WORDS 0
@@ -269,12 +291,15 @@ static_assert(PLANES == 1 || (SWAPPED && sizeof(element) == 2),
 static_assert(PLANES == 1 || ROW_SHARERS == 1, "a tile's part beyond D is one along n, see part_is_left()");
 static_assert(!SCALED || (WGMMA_N % BLOCK_SIDE == 0 && BLOCKS_OF_TILE <= FACTORS),
               "scaled blocks lie in one tile each");
-static_assert(TILE_ROWS == 64 * CONSUMERS_OF_TILE, "a consumer has 64 rows");
-#if FINISHES && (!PLAIN || ELEMENT == ELEMENT_F32 || ELEMENT == ELEMENT_S8 || TURNS || SHARES_K)
-#error "finished are 16-bit results, of a tile that both consumers sum"
+static_assert(TILE_ROWS == 64 * ROW_HALVES * CONSUMERS_OF_TILE, "a consumer has 64 rows, or twice as many");
+#if FINISHES && (!PLAIN || ELEMENT == ELEMENT_F32 || ELEMENT == ELEMENT_S8 || (TURNS && !TALL) || SHARES_K)
+#error "finished are 16-bit results, of a tile that both consumers sum, or of 128 rows"
 #endif
 #if ANY_D && (!PLAIN || !SWAPPED || TURNS || SHARES_K || MOVES_SUMS || ROWS_IN_PAIRS || ROW_SHARERS > 1)
 #error "columns that begin anywhere are of bare sums, or finished ones, and a warp's whole"
+#endif
+#if TALL && (!PLAIN || SWAPPED || MOVES_SUMS || FETCHES_ROWS || SHARES_K || (PLAIN_BYTES == 4 && !TURNS))
+#error "consumers of two times 64 rows have sums that stay, their rows along m, and 32-bit results in turn alone"
 #endif
 #if TURNS && (STREAM || PLANES > 1 || MOVES_SUMS || FETCHES_ROWS || CONSUMERS < 2)
 #error "whole tiles alone are taken in turn, of sums that stay where they are"
@@ -316,7 +341,7 @@ typedef struct stage {
 typedef struct shared_memory {
     stage stages[STAGES];
     unsigned char buffers[STORING_GROUPS][BUFFERS][BUFFER_BYTES]; /* on D's way to memory */
-    float bias[CONSUMERS][WGMMA_N > 64 ? WGMMA_N : 64];
+    float bias[CONSUMERS][WGMMA_N > 64 * ROW_HALVES ? WGMMA_N : 64 * ROW_HALVES];
 #if SHARES_K
     wgmma_sum handed[WGMMA_SUMS][WARPGROUP]; /* consumer 1's sums of a tile, for consumer 0 */
 #endif
@@ -334,8 +359,8 @@ typedef struct shared_memory {
 static_assert(__builtin_offsetof(shared_memory, stages) == 0 &&
                   __builtin_offsetof(stage, columns) == PLANES * ROWS_BYTES,
               "places in shared memory are worked out as numbers");
-static_assert(SWAPPED || WGMMA_N % BUFFER_ROWS == 0, "columns of D fill whole buffers");
-static_assert(!FINISHES || WGMMA_N % 16 == 0 || LATE_WORDS > 0,
+static_assert(SWAPPED || TALL || WGMMA_N % BUFFER_ROWS == 0, "columns of D fill whole buffers");
+static_assert(!FINISHES || WGMMA_N % 16 == 0 || LATE_WORDS > 0 || TALL,
               "what is stored of results are whole buffers' rows");
 static_assert(STAGES + 2 + (LATE_WORDS > 0) + (TURNS || SHARES_K ? CONSUMERS - 1 : 0) <= PLACES,
               "the producer is so many pieces ahead at most");
@@ -353,6 +378,7 @@ static_assert(sizeof(shared_memory) == SHARED_BYTES, "the row says how much shar
  *     finish    from sums to results with bias and the like, where nothing else is asked
  *     store     from values to D, by way of buffers
  *     columns   the same to a D that begins anywhere
+ *     tall      the same where a consumer has two times 64 rows
  *     stream    tiles whose steps blocks share
  *     planes    what is left to a row that rescues
  */
@@ -366,6 +392,8 @@ static_assert(sizeof(shared_memory) == SHARED_BYTES, "the row says how much shar
 #endif
 #if ANY_D
 #include "wgmma_columns.h"
+#elif TALL
+#include "wgmma_tall.h"
 #else
 #include "wgmma_store.h"
 #endif
@@ -700,7 +728,7 @@ static __device__ inline void multiply_rows(wgmma_sum sum[WGMMA_SUMS], uint32_t 
 #else
 
 /* Starts the instructions of one stage, and commits them. */
-static __device__ inline void multiply_stage(wgmma_sum sum[WGMMA_SUMS], operand_places places,
+static __device__ inline void multiply_stage(wgmma_sum sum[CONSUMER_SUMS], operand_places places,
                                              uint32_t number, int accumulate)
 {
     const uint32_t rows_step = ROWS_ACROSS ? 16 * ROW_BYTES : 32;
@@ -716,9 +744,13 @@ static __device__ inline void multiply_stage(wgmma_sum sum[WGMMA_SUMS], operand_
             uint64_t column_plane = wgmma_advance(columns, (both - plane) * COLUMNS_BYTES);
 #pragma unroll
             for (int step = 0; step < STEPS; ++step) {
-                wgmma(sum, wgmma_advance(row_plane, step * rows_step),
-                      wgmma_advance(column_plane, step * columns_step),
-                      both < PLANES - 1 || plane > 0 || step > 0 || accumulate);
+#pragma unroll
+                for (int half = 0; half < ROW_HALVES; ++half) {
+                    wgmma(sum + half * WGMMA_SUMS,
+                          wgmma_advance(row_plane, step * rows_step + half * 64 * K_BYTES),
+                          wgmma_advance(column_plane, step * columns_step),
+                          both < PLANES - 1 || plane > 0 || step > 0 || accumulate);
+                }
             }
         }
     }
@@ -802,7 +834,7 @@ typedef struct consumer_state {
 #define READS (1u << 21)
 #define EXPRESS (1u << 22) /* the last tile is stored without more ado, see consume() */
 
-#if !ANY_D && (!FINISHES || LATE_WORDS > 0)
+#if !ANY_D && !TALL && (!FINISHES || LATE_WORDS > 0)
 
 static __device__ inline int bytes_of_result(const consumer_state *self)
 {
@@ -855,8 +887,13 @@ static __device__ __forceinline__ void store_some_late(consumer_state *self)
         return;
     }
 #endif
+#if TALL
+    store_late(self->arguments, self->shared, self->late.words, (int)left,
+               place_of_number(self, self->pieces - 1), self->number);
+#else
     store_late(self->arguments, self->shared, &self->late, (int)left, place_of_number(self, self->pieces - 1),
                bytes_of_result(self), self->number);
+#endif
 #else
     (void)self;
 #endif
@@ -973,7 +1010,7 @@ static __device__ inline void hand_turn_on(const consumer_state *self)
 }
 
 /* Starts the instructions of the stage that is next, as soon as it is there. */
-static __device__ __forceinline__ void start_step(wgmma_sum sum[WGMMA_SUMS], const consumer_state *self)
+static __device__ __forceinline__ void start_step(wgmma_sum sum[CONSUMER_SUMS], const consumer_state *self)
 {
     await_stage(self->places, self->at);
     wgmma_fence();
@@ -1227,7 +1264,7 @@ static __device__ __forceinline__ uint32_t move_pairs(wgmma_sum sum[WGMMA_SUMS],
  * stage is released when the one after it has been started. Meanwhile the last tile is stored, and what is left of that in
  * the end.
  */
-static __device__ __forceinline__ void sum_products(wgmma_sum sum[WGMMA_SUMS], consumer_state *self,
+static __device__ __forceinline__ void sum_products(wgmma_sum sum[CONSUMER_SUMS], consumer_state *self,
                                                     uint32_t steps, uint32_t number)
 {
 #if MOVES_SUMS && !FETCHES_ROWS
@@ -1324,7 +1361,7 @@ static __device__ __forceinline__ void sum_products(wgmma_sum sum[WGMMA_SUMS], c
 #else
     uint32_t before = STAGES; /* none */
     clear(sum);
-    wgmma_hold(sum);
+    hold_sums(sum);
     await_turn(self);
     coming_bias bias = {{0}};
 #pragma unroll 1
@@ -1353,14 +1390,14 @@ static __device__ __forceinline__ void sum_products(wgmma_sum sum[WGMMA_SUMS], c
     put_what_comes(self, &bias);
 #endif
     wgmma_wait(0);
-    wgmma_hold(sum);
+    hold_sums(sum);
     if (before < STAGES) {
         release(self->places, before);
     }
 #endif
 }
 
-#if !ANY_D
+#if !ANY_D && !TALL
 
 /*
  * Before results go into the stages, which were every warp's to read; rows in pairs lie in one box, half a line for either
@@ -1377,7 +1414,7 @@ static __device__ inline void meet_over_stages(int consumer)
 
 #endif
 
-#if !FINISHES && !ANY_D
+#if !FINISHES && !ANY_D && !TALL
 
 /*
  * Consumers that take turns have their stages in common: another may be multiplying out of them yet. Of two that share a
@@ -1483,7 +1520,7 @@ static __device__ inline uint32_t all_todo(consumer_state *self, int reads)
 #if FINISHES
     (void)reads;
     return keep((todo_of(&self->arguments->gemm) & ALL_TODO) | PLACES_COME | READS);
-#elif ANY_D
+#elif ANY_D || TALL
     (void)self;
     (void)reads;
     return PLACES_COME | READS;
@@ -1524,8 +1561,8 @@ static __device__ inline void consume(const tensor_gemm_arguments *arguments, sh
             step_over(&self.at, work.count);
             continue;
         }
-        wgmma_sum sum[WGMMA_SUMS];
-#if !FINISHES && !ANY_D
+        wgmma_sum sum[CONSUMER_SUMS];
+#if !FINISHES && !ANY_D && !TALL
         float value[WGMMA_SUMS];
 #endif
 #if PLANES > 2
@@ -1573,6 +1610,31 @@ static __device__ inline void consume(const tensor_gemm_arguments *arguments, sh
 #endif
         place_of_tile tile = place_of_storers(gemm, here, at);
         store_anywhere(at, gemm, shared->buffers[4 * consumer + at.warp][0], &tile, words);
+#elif TALL
+        standing at = standing_of_thread();
+        place here = part_of_consumer(*place_of_number(&self, self.pieces), consumer);
+        place_of_tile tile = place_of_storers(gemm, here, at);
+#if PLAIN_BYTES == 4
+        store_wide(at, arguments, shared, &tile, sum, consumer);
+#else
+        uint32_t first_half[HALF_WORDS];
+#if LATE_WORDS > 0
+        uint32_t *second_half = self.late.words;
+#else
+        uint32_t second_half[HALF_WORDS];
+#endif
+        words_of_halves(at, gemm, sum, first_half, second_half, self.todo & ALL_TODO, shared->bias[consumer],
+                        consumer);
+        at = standing_of_thread();
+#if !TURNS
+        if (!last) {
+            store_half(at, arguments, shared, &tile, first_half, consumer);
+            self.waits = LATE_PIECES;
+            continue;
+        }
+#endif
+        store_halves(at, arguments, shared, &tile, first_half, second_half, consumer);
+#endif
 #elif FINISHES
         standing at = standing_of_thread();
         place here = part_of_consumer(*place_of_number(&self, self.pieces), consumer);

@@ -493,4 +493,53 @@ static __device__ __forceinline__ void copy_out(standing at, const unsigned char
     }
 }
 
+/* ---- By the engine ---- */
+
+/* Waits until the engine has read all buffers that it was sent. */
+static __device__ inline void await_buffers(standing at, int consumer)
+{
+    if (at.thread % STORERS == 0) {
+        tensor_store_wait_read(0);
+    }
+    meet_storers(consumer);
+}
+
+/* As await_buffers(), for all but the buffer that was sent last. */
+static __device__ inline void await_buffer_before(standing at, int consumer)
+{
+    if (at.thread % STORERS == 0) {
+        tensor_store_wait_read(1);
+    }
+    meet_storers(consumer);
+}
+
+/* Has the engine store a filled buffer at (m, n) of the tile. The storers have met, after a fence each. */
+static __device__ __forceinline__ void send(standing at, const tensor_gemm_arguments *arguments,
+                                            const unsigned char *buffer, const place_of_tile *tile, int m,
+                                            int n)
+{
+    if (at.thread % STORERS == 0) {
+        tensor_store(&arguments->d, buffer, tile->m + m, tile->n + n, tile->problem);
+        tensor_store_commit();
+    }
+}
+
+#if LATE_WORDS > 0
+
+/* The last results of a tile, which are final, but not in memory yet. 16-bit ones are two in a word. */
+typedef struct late_tile {
+    uint32_t words[LATE_WORDS];
+} late_tile;
+
+/* Nothing waits: the words are given a value, so that nobody keeps registers for the old ones. */
+static __device__ __forceinline__ void forget_words(late_tile *late)
+{
+#pragma unroll
+    for (int i = 0; i < LATE_WORDS; ++i) {
+        late->words[i] = 0;
+    }
+}
+
+#endif
+
 #endif

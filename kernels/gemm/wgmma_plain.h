@@ -14,7 +14,7 @@
  *
  * Rows with PLAIN=2 have no other image. They differ from others in the tile's width or in the cluster: for a call that asks for
  * more, or whose D does not lie so, another row stands in (see plan.h). Those with ANY_D=1 differ in how D is stored, which may lie
- * anywhere: see wgmma_columns.h.
+ * anywhere: see wgmma_columns.h; those with PIECE_N in how many rows a consumer has: see wgmma_tall.h.
  *
  * Rows with FINISH=1 have one image more, compiled with PLAIN=1 and FINISHES=1, those of 8-bit floats in place of the plain one, and
  * rows with FINISH=2 no other: for alpha times the sums, with bias and an activation. It asks for what a plain product does but

@@ -64,35 +64,6 @@ static __device__ __forceinline__ unsigned char *stage_for_piece(standing at, sh
            buffer % of_plane * BUFFER_BYTES;
 }
 
-/* Waits until the engine has read all buffers that it was sent. */
-static __device__ inline void await_buffers(standing at, int consumer)
-{
-    if (at.thread % STORERS == 0) {
-        tensor_store_wait_read(0);
-    }
-    meet_storers(consumer);
-}
-
-/* The same for all but the buffer that was sent last. */
-static __device__ inline void await_buffer_before(standing at, int consumer)
-{
-    if (at.thread % STORERS == 0) {
-        tensor_store_wait_read(1);
-    }
-    meet_storers(consumer);
-}
-
-/* Has the engine store a filled buffer at (m, n) of the tile. The storers have met, after a fence each. */
-static __device__ __forceinline__ void send(standing at, const tensor_gemm_arguments *arguments,
-                                            const unsigned char *buffer, const place_of_tile *tile, int m,
-                                            int n)
-{
-    if (at.thread % STORERS == 0) {
-        tensor_store(&arguments->d, buffer, tile->m + m, tile->n + n, tile->problem);
-        tensor_store_commit();
-    }
-}
-
 /* Fills the buffer of piece `number` with results of so many bytes; constants. */
 static __device__ __forceinline__ void fill(standing at, unsigned char *buffer, const float *value,
                                             int number, int bytes, int32_t type)
@@ -154,11 +125,6 @@ static __device__ __forceinline__ void store_filled(standing at, const tensor_ge
 /* The first of the words among a tile's sums, where results have 32 bits. */
 #define LATE_FIRST ((PIECE_COUNT(4) - LATE_PIECES) * 16)
 
-/* The last results of a tile, which are final, but not in memory yet. 16-bit ones are two in a word. */
-typedef struct late_tile {
-    uint32_t words[LATE_WORDS];
-} late_tile;
-
 static __device__ inline void keep_tile(const gemm_arguments *gemm, int bytes, late_tile *late,
                                         const float value[WGMMA_SUMS])
 {
@@ -176,15 +142,6 @@ static __device__ inline void keep_tile(const gemm_arguments *gemm, int bytes, l
         late->words[i] = pack_result(value[2 * i], value[2 * i + 1], type);
     }
 #endif
-}
-
-/* Nothing waits: the words are given a value, so that nobody keeps registers for the old ones. */
-static __device__ __forceinline__ void forget_words(late_tile *late)
-{
-#pragma unroll
-    for (int i = 0; i < LATE_WORDS; ++i) {
-        late->words[i] = 0;
-    }
 }
 
 /*

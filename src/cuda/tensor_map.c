@@ -12,7 +12,7 @@
 #include "status.h"
 
 #define ROW_BYTES 128 /* of a box under the 128-byte swizzle */
-/* Columns of D in a buffer: 64, or 32 or 16 where the tile has no multiple of that; and with the rows along n. */
+/* Columns of D in a buffer: 64, or 32 or 16 where the tile has no multiple of that,; and with the rows along n. */
 #define BUFFER_ROWS 64
 #define BUFFER_ROWS_SWAPPED 16
 #define MAP_ALIGNMENT 16 /* of addresses and strides */
@@ -148,6 +148,8 @@ static struct boxed destination_of(const struct kernel *kernel, const struct pro
     matrix.box_rows = ROW_BYTES / (int64_t)matrix.extent.element_bytes;
     if (kernel->swapped) {
         matrix.box_columns = BUFFER_ROWS_SWAPPED;
+    } else if (kernel->piece_n > 0) {
+        matrix.box_columns = kernel->piece_n;
     } else {
         matrix.box_columns = BUFFER_ROWS;
         while (kernel->tile_n % matrix.box_columns != 0) {
