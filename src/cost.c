@@ -147,6 +147,27 @@ double cycles_there(const struct device_traits *traits, const struct candidate *
     return share < 1 ? fmax(moved, here * share) : fmin(moved, here * share);
 }
 
+/* ---- What is asked beside sums ---- */
+
+/* Cycles for each element of D in GELU or SiLU, where the tensor unit waits for them: measured, see docs/notes/wgmma.md. */
+#define ACTIVATION_CYCLES 0.13
+
+/*
+ * Of the tiles that a multiprocessor has one after the other. Where its consumers have tiles in turn one multiplies meanwhile, but for
+ * the last of them. Of rows that finish in other ways nothing is known, nor need it be: they have no such tiles.
+ */
+static double activation_cycles(const struct device_traits *traits, const struct problem *p,
+                                const struct candidate *candidate)
+{
+    const struct kernel *kernel = candidate->kernel;
+    if (p->activation == CARAT_ACTIVATION_NONE || p->activation == CARAT_ACTIVATION_RELU || candidate->bare ||
+        !kernel->tensor_maps || !kernel_has_consumers(kernel)) {
+        return 0;
+    }
+    double tiles = ceil((double)candidate->blocks / (double)traits->multiprocessors);
+    return ACTIVATION_CYCLES * kernel->tile_m * kernel->tile_n * (kernel->turns ? 1 : tiles);
+}
+
 /* ---- All of it ---- */
 
 double candidate_cycles(const struct search *search, struct candidate *candidate)
@@ -174,5 +195,6 @@ double candidate_cycles(const struct search *search, struct candidate *candidate
     candidate->memory_cycles = memory_difference(search, candidate);
     candidate->learned =
         cycles * way_factor(search->near, candidate, cycles, search_cutoff(search, candidate));
-    return cycles_here(traits, candidate, candidate->learned);
+    candidate->finish_cycles = activation_cycles(traits, p, candidate);
+    return cycles_here(traits, candidate, candidate->learned) + candidate->finish_cycles;
 }

@@ -207,7 +207,7 @@ static struct candidate with_trees(const struct search *search, const struct can
 {
     struct candidate asked = *candidate;
     asked.learned *= tree_factor(search->traits, search->problem, candidate);
-    asked.cycles = cycles_here(search->traits, candidate, asked.learned);
+    asked.cycles = cycles_here(search->traits, candidate, asked.learned) + candidate->finish_cycles;
     return asked;
 }
 

@@ -1280,7 +1280,7 @@ static void large_operands_have_clusters_keep_pace(void **state)
 {
     (void)state;
     const struct kernel *row = catalog_find("wgmma_bf16_tn_256x128");
-    const struct kernel *small = catalog_find("wgmma_bf16_tn_128x64");
+    const struct kernel *small = catalog_find("wgmma_bf16_tn_64x128");
     carat_context *carat;
     assert_true(row && small && kernel_keeps_pace(row) && !kernel_keeps_pace(small));
     standin_set_capability(90);
@@ -2256,7 +2256,7 @@ static void plain_products_are_in_one_part_and_share_nothing(void **state)
 {
     (void)state;
     static const char *const names[] = {"wgmma_bf16_tn_256x128", "wgmma_bf16_tn_256x128_c2",
-                                        "wgmma_bf16_tn_128x64", "wgmma_bf16_tn_128x64_c2"};
+                                        "wgmma_bf16_tn_64x128", "wgmma_bf16_tn_192x128_c2"};
     int finishing = 0;
     standin_set_capability(90);
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); ++i) {
@@ -2372,7 +2372,7 @@ static void plans_load_every_image_they_may_launch(void **state)
 static void images_without_memory_are_done_without(void **state)
 {
     (void)state;
-    const struct kernel *row = catalog_find("wgmma_bf16_tn_128x128");
+    const struct kernel *row = catalog_find("wgmma_bf16_tn_256x128");
     assert_true(row && row->finish);
     standin_set_capability(90);
     for (enum kernel_image image = IMAGE_PLAIN; image < KERNEL_IMAGES; ++image) {
@@ -2466,6 +2466,7 @@ static struct along_k finished_along_k(const struct kernel *row, void *somewhere
     carat_gemm_problem described =
         carat_gemm_describe((carat_type)row->element, (int64_t)5 * row->tile_m * kernel_cluster_m(row),
                             (int64_t)3 * row->tile_n * kernel_cluster_n(row), 256);
+    described.type_b = (carat_type)(row->element_b ? row->element_b : row->element);
     described.type_cd = row->element == ELEMENT_F16 ? CARAT_F16 : CARAT_BF16;
     described.accuracy = row->accuracy == ACCURACY_FAST ? CARAT_ACCURACY_FAST : CARAT_ACCURACY_STANDARD;
     return described_along_k(described, somewhere);

@@ -997,6 +997,7 @@ static carat_gemm_problem plain_problem(const struct kernel *row)
         carat_gemm_describe(type, (int64_t)4 * row->tile_m, (int64_t)4 * row->tile_n, 1024);
     p.order = CARAT_COLUMN_MAJOR;
     bool is_float_8 = type == CARAT_E4M3 || type == CARAT_E5M2;
+    p.type_b = row->element_b ? (carat_type)row->element_b : type;
     p.type_cd = type == CARAT_S8 ? CARAT_S32 : is_float_8 ? CARAT_BF16 : type;
     p.op_a = row->layout == LAYOUT_TN || row->layout == LAYOUT_TT ? CARAT_TRANSPOSE : CARAT_NO_TRANSPOSE;
     p.op_b = row->layout == LAYOUT_NT || row->layout == LAYOUT_TT ? CARAT_TRANSPOSE : CARAT_NO_TRANSPOSE;
@@ -1319,7 +1320,7 @@ static void sharing_pays_for_idle_waves(void **state)
     assert_true(many.shared_cycles < many.plain_cycles);
     assert_true(many.plain_cycles / many.shared_cycles < gain);
 
-    struct plan chosen = plan_of(CARAT_BF16, 3000, 3000, 3000);
+    struct plan chosen = plan_of(CARAT_BF16, 1448, 1448, 8192);
     assert_true(chosen.stream_tiles > 0);
     assert_int_equal(plan_of(CARAT_BF16, 256 * 12, 256 * 11, 4096).stream_tiles, 0); /* two whole waves */
 }

@@ -299,7 +299,8 @@ static_assert(TILE_ROWS == 64 * ROW_HALVES * CONSUMERS_OF_TILE, "a consumer has 
 #error "columns that begin anywhere are of bare sums, or finished ones, and a warp's whole"
 #endif
 #if TALL && (!PLAIN || SWAPPED || MOVES_SUMS || FETCHES_ROWS || SHARES_K || (PLAIN_BYTES == 4 && !TURNS))
-#error "consumers of two times 64 rows have sums that stay, their rows along m, and 32-bit results in turn alone"
+#error                                                                                                       \
+    "consumers of two times 64 rows have sums that stay, their rows along m, and 32-bit results in turn alone"
 #endif
 #if TURNS && (STREAM || PLANES > 1 || MOVES_SUMS || FETCHES_ROWS || CONSUMERS < 2)
 #error "whole tiles alone are taken in turn, of sums that stay where they are"

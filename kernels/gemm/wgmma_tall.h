@@ -33,8 +33,8 @@ static __device__ __forceinline__ int piece_begin(int number)
 
 /* Has a filled buffer stored at (m, n) of the tile. */
 static __device__ __forceinline__ void send_piece(standing at, const tensor_gemm_arguments *arguments,
-                                                  const unsigned char *buffer, const place_of_tile *tile, int m,
-                                                  int n, int consumer)
+                                                  const unsigned char *buffer, const place_of_tile *tile,
+                                                  int m, int n, int consumer)
 {
     fence_async_shared();
     meet(consumer);
