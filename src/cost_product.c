@@ -279,8 +279,12 @@ static double dots_cycles(const struct kernel *kernel, const struct problem *p, 
     double size = (double)carat_type_size(p->type_a);
     double across = ceil(k * length / (DOTS_AHEAD * (double)kernel_threads(kernel)));
     double late = DOTS_THREAD_CYCLES * fmax(0, kernel_threads(kernel) - DOTS_USUAL_THREADS);
-    return late + (along_k ? ceil(k / kernel->tile_k) * (DOTS_CYCLES + DOTS_BYTE_CYCLES * size * rows)
-                           : across * DOTS_ACROSS_CYCLES);
+    if (along_k) {
+        return late + ceil(k / kernel->tile_k) * (DOTS_CYCLES + DOTS_BYTE_CYCLES * size * rows);
+    }
+    /* Of each k at least a sector is fetched, however few elements of it are wanted. */
+    double fetch = k * fmax(SECTOR, length * size) / CACHE_RATE;
+    return late + fmax(across * DOTS_ACROSS_CYCLES, fetch);
 }
 
 /* What a block of another thin row waits for. */
