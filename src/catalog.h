@@ -42,12 +42,12 @@ struct kernel {
     int row_sharers;  /* blocks of a cluster that have the instruction's rows in common (1) */
     int piece_n;  /* columns of D that are stored at a time where a consumer has two times 64 rows; else 0 */
     int shares_k; /* 1: two consumers have one tile, every other step of its k each */
-    int turns;    /* 1: each consumer has tiles of its own, 64 rows, in turn with the others */
-    int planes;   /* matrices whose sum an operand is, one behind the other; 0: it is one itself */
-    int splits;   /* bf16 parts that the kernel makes of each f32 itself; 0: it multiplies what is there */
-    int slices;   /* of a tile along k, each multiplied by warps of its own; 0: warps have all of k */
-    int rescues;  /* 1: computes what rows with planes refuse, see verdict_arguments */
-    int plain;  /* 1: has an image for plain products, see kernels/gemm/wgmma_plain.h; 2: and no whole one */
+    int turns; /* 1: each consumer has tiles of its own, of 64 rows or two times 64, in turn with the others */
+    int planes;  /* matrices whose sum an operand is, one behind the other; 0: it is one itself */
+    int splits;  /* bf16 parts that the kernel makes of each f32 itself; 0: it multiplies what is there */
+    int slices;  /* of a tile along k, each multiplied by warps of its own; 0: warps have all of k */
+    int rescues; /* 1: computes what rows with planes refuse, see verdict_arguments */
+    int plain;   /* 1: has an image for plain products, see kernels/gemm/wgmma_plain.h; 2: and no whole one */
     int any_d;  /* 1: D's columns may begin anywhere; 0: a row without a whole image wants them at 16 bytes */
     int finish; /* 1: has an image for scales, bias, an activation or a factor; 2: and no whole one */
     int stream; /* 1: clusters may share tiles' steps evenly, see tensor_gemm_arguments */

@@ -157,19 +157,24 @@ double cycles_there(const struct device_traits *traits, const struct candidate *
 #define ACTIVATION_CYCLES 0.19
 
 /*
- * Of the tiles that a multiprocessor has one after the other. Where its consumers have tiles in turn one multiplies meanwhile, but for
- * the last of them. Of rows that finish in other ways nothing is known, nor need it be: they have no such tiles.
+ * Of all that a multiprocessor has of D, or where consumers have tiles, of those one after the other. In turn, one multiplies while
+ * another finishes, so that all but the last tile take what their products leave of it.
  */
 static double activation_cycles(const struct device_traits *traits, const struct problem *p,
                                 const struct candidate *candidate)
 {
     const struct kernel *kernel = candidate->kernel;
-    if (p->activation == CARAT_ACTIVATION_NONE || p->activation == CARAT_ACTIVATION_RELU || candidate->bare ||
-        !kernel->tensor_maps || !kernel_has_consumers(kernel)) {
+    if (p->activation == CARAT_ACTIVATION_NONE || p->activation == CARAT_ACTIVATION_RELU) {
         return 0;
     }
-    double tiles = ceil((double)candidate->blocks / (double)traits->multiprocessors);
-    return ACTIVATION_CYCLES * kernel->tile_m * kernel->tile_n * (kernel->turns ? 1 : tiles);
+    double multiprocessors = (double)traits->multiprocessors;
+    if (candidate->bare || candidate->rescue || !kernel->tensor_maps || !kernel_has_consumers(kernel)) {
+        return ACTIVATION_CYCLES * extent_elements(problem_extent_d(p)) / multiprocessors;
+    }
+    double tiles = ceil((double)candidate->blocks / multiprocessors);
+    double of_tile = ACTIVATION_CYCLES * kernel->tile_m * kernel->tile_n;
+    double in_sight = kernel->turns ? fmax(0, of_tile - candidate->learned / tiles) : of_tile;
+    return of_tile + (tiles - 1) * in_sight;
 }
 
 /* ---- All of it ---- */

@@ -32,7 +32,7 @@
  * Blocks are persistent: while the consumers store one tile, the producer fills the stages for the next. Of large operands
  * clusters stay close to each other, for the cache's sake: see wgmma_pace.h.
  *
- * With TURNS=1 each consumer has tiles of its own, 64 rows, and multiplies in turn with the others: while one stores its
+ * With TURNS=1 each consumer has tiles of its own, of all its rows, and multiplies in turn with the others: while one stores its
  * tile the next one's is multiplied. Both take their stages from one line, in which the producer fills them.
  *
  *     consumer 0   | multiply 0 | store 0 ...  | multiply 2 | store 2 ...
@@ -74,8 +74,8 @@
  *
  * With PLAIN=1 it is a row's second image, or its only one, for products of which nothing is asked but their sums, rounded to D's usual type and
  * stored by the engine; with FINISHES=1 beside that also bias, an activation and a factor: see wgmma_plain.h. With ANY_D=1 D's columns may
- * begin anywhere then: see wgmma_columns.h. With PIECE_N a consumer has two times 64 rows, and so a tile has 256 by any width up to 176: a
- * fifth less to fetch for each product than tiles of 128 by that, and other numbers of tiles to fill waves with: see wgmma_tall.h.
+ * begin anywhere then: see wgmma_columns.h. With PIECE_N a consumer has two times 64 rows, each half with instructions and sums of its
+ * own: tiles of 256 by any width up to 176, or with TURNS=1 of 128 by up to 208, between which the tensor unit has no gap: see wgmma_tall.h.
  *
  * What limits it: 128 x 256 x 64 products of 16 bits are 1024 cycles of the tensor unit, for which 32 KB come
  * from the L2 cache; where all units run, the device's power.
@@ -212,8 +212,8 @@
 #define COLUMN_BYTES (WGMMA_N * PLAIN_BYTES + 16)
 #define BUFFER_BYTES (BUFFER_ROWS * COLUMN_BYTES)
 #elif TALL
-#define BUFFERS (1 + TURNS) /* of a consumer: see wgmma_tall.h; sixteen columns are filled at a time */
-#define BUFFER_BYTES ((BUFFER_ROWS + 15) / 16 * 16 * ROW_BYTES)
+#define BUFFERS (1 + TURNS)                                     /* of a consumer: see wgmma_tall.h */
+#define BUFFER_BYTES ((BUFFER_ROWS + 15) / 16 * 16 * ROW_BYTES) /* sixteen columns are filled at a time */
 #else
 #define BUFFERS 2 /* of each group, used in turn */
 #define BUFFER_BYTES (BUFFER_ROWS * ROW_BYTES)
@@ -263,7 +263,7 @@
  * Registers in which results wait to be stored while the next tile is multiplied: half as many as the tile has sums are
  * to spare (a few more where the width is no multiple of 64), for all of its 16-bit results or the last of its 32-bit
  * ones: pieces of 64 16-bit results along m, or of 32. Not where moved sums or fetched rows take the registers, or both do, nor
- * where another consumer multiplies meanwhile.
+ * where another consumer multiplies meanwhile. Of two times 64 rows those of the second half wait, all of them.
  */
 #if SWAPPED && TILE_M >= 64 && !TURNS && !ANY_D && !(MOVES_SUMS && (TILE_M > 160 || SHARES_K)) &&            \
     !(FETCHES_ROWS && TILE_M > 192)
@@ -298,7 +298,8 @@ static_assert(TILE_ROWS == 64 * ROW_HALVES * CONSUMERS_OF_TILE, "a consumer has 
 #if ANY_D && (!PLAIN || !SWAPPED || TURNS || SHARES_K || MOVES_SUMS || ROWS_IN_PAIRS || ROW_SHARERS > 1)
 #error "columns that begin anywhere are of bare sums, or finished ones, and a warp's whole"
 #endif
-#if TALL && (!PLAIN || SWAPPED || MOVES_SUMS || FETCHES_ROWS || SHARES_K || (PLAIN_BYTES == 4 && !TURNS))
+#if TALL && (!PLAIN || SWAPPED || MOVES_SUMS || FETCHES_ROWS || SHARES_K || (PLAIN_BYTES == 4 && !TURNS) ||  \
+             (PLAIN_BYTES == 2 && HAS_8_BITS && !FINISHES))
 #error                                                                                                       \
     "consumers of two times 64 rows have sums that stay, their rows along m, and 32-bit results in turn alone"
 #endif

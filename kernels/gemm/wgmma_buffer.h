@@ -1,6 +1,6 @@
 /*
- * wgmma_buffer.h - how results are rounded into a buffer in shared memory, and how they are carried out of it to D where
- * the copy engine cannot: a part of wgmma.cu.
+ * wgmma_buffer.h - how results are rounded into a buffer in shared memory, and how they are carried out of it to D, by
+ * the copy engine or where it cannot: a part of wgmma.cu.
  *
  * A buffer is 128 bytes along m of BUFFER_ROWS columns of D, under the 128-byte swizzle: 16-byte piece p of row r
  * stands at place p ^ (r mod 8) of its row, so that threads which take a column of pieces have all banks to themselves.

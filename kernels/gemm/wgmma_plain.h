@@ -12,7 +12,7 @@
  *                              s8, and lies as the engine wants it
  *     a cluster of blocks      has more tiles than one, or the row has no other image
  *
- * Rows with PLAIN=2 have no other image. They differ from others in the tile's width or in the cluster: for a call that asks for
+ * Rows with PLAIN=2 have no other image. They differ from others in the tile's width or in the cluster, or were hardly ever the best at what asks for it: for a call that asks for
  * more, or whose D does not lie so, another row stands in (see plan.h). Those with ANY_D=1 differ in how D is stored, which may lie
  * anywhere: see wgmma_columns.h; those with PIECE_N in how many rows a consumer has: see wgmma_tall.h.
  *

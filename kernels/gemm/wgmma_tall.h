@@ -11,7 +11,7 @@
  *                                        | second half, a piece a step      |                     | ...
  *
  * With TURNS=1 a consumer has tiles of its own, and stores all of one while the other multiplies: tiles of 128 rows, from one to the
- * next of which the tensor unit never waits.
+ * next of which the tensor unit does not wait where k is long enough for one to be stored while the other is multiplied.
  *
  *     consumer 0   | multiply 0 | store 0 ...  | multiply 2 | store 2 ...
  *     consumer 1                | multiply 1   | store 1 ...             | multiply 3
@@ -127,7 +127,10 @@ static __device__ __forceinline__ void store_piece(standing at, const tensor_gem
     send_piece(at, arguments, buffer, tile, 64 * half, begin, consumer);
 }
 
-/* Stores both halves: in turn by way of two buffers, or of a block's last tile by way of a stage. */
+/*
+ * Stores both halves: in turn by way of two buffers (an even number of pieces, so that the next tile begins with the first again), or of
+ * a block's last tile by way of a stage.
+ */
 static __device__ __forceinline__ void store_halves(standing at, const tensor_gemm_arguments *arguments,
                                                     shared_memory *shared, const place_of_tile *tile,
                                                     const uint32_t first[HALF_WORDS],

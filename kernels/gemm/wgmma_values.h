@@ -8,7 +8,6 @@
 #ifndef CARAT_GEMM_WGMMA_VALUES_H
 #define CARAT_GEMM_WGMMA_VALUES_H
 
-#include "../ptx/load_if.h"
 #include "epilogue.h"
 #include "wgmma_plain.h"
 
@@ -70,6 +69,7 @@ static __device__ inline int along_n(standing at, int i)
 #define CONSUMER_SUMS (ROW_HALVES * WGMMA_SUMS)
 /* A consumer's rows or the tile's columns, whichever are more. */
 #define BIAS_LENGTH (WGMMA_N > 64 * ROW_HALVES ? WGMMA_N : 64 * ROW_HALVES)
+static_assert(BIAS_LENGTH <= WGMMA_N + 64, "inside() counts so far");
 
 static __device__ inline void clear(wgmma_sum sum[CONSUMER_SUMS])
 {
@@ -217,56 +217,17 @@ static __device__ inline int size_of(int32_t type)
     return type == ELEMENT_F32 ? 4 : type == ELEMENT_F16 || type == ELEMENT_BF16 ? 2 : 1;
 }
 
-/*
- * An element of C that is read where `is_inside`, else 0. Its type, one of those that D may have, is known as the kernel runs: the
- * instructions of all stand here once, for with a copy of what follows for each an image took half as long again to compile.
- */
-static __device__ __forceinline__ float load_c(const char *at, int32_t type, int is_inside)
-{
-    uint32_t bits = 0;
-    load_32_if(&bits, at, is_inside && type == ELEMENT_F32);
-#if ELEMENT == ELEMENT_F32
-    return __uint_as_float(bits);
-#else
-#if ELEMENT != ELEMENT_S8
-    load_16_if(&bits, at, is_inside && (type == ELEMENT_F16 || type == ELEMENT_BF16));
-#endif
-#if HAS_8_BITS
-    load_8_if(&bits, at, is_inside && (type == ELEMENT_S8 || type == ELEMENT_E4M3));
-#endif
-    switch (type) {
-    case ELEMENT_F32:
-        return __uint_as_float(bits);
-#if ELEMENT == ELEMENT_S8
-    default:
-        return (float)(int8_t)bits;
-#elif ELEMENT == ELEMENT_F16 || ELEMENT == ELEMENT_BF16
-    default:
-        return ELEMENT == ELEMENT_F16 ? f32_from_f16((uint16_t)bits) : f32_from_bf16((uint16_t)bits);
-#else
-    case ELEMENT_BF16:
-        return f32_from_bf16((uint16_t)bits);
-    case ELEMENT_F16:
-        return f32_from_f16((uint16_t)bits);
-    default:
-        return f32_from_e4m3((uint8_t)bits);
-#endif
-    }
-#endif
-}
-
 /* Columns of the sums whose elements of C are under way at a time. */
 #define C_COLUMNS 16
 
 /*
- * With C; unaligned C and any edge are allowed, so each element is read by itself. A thread's two rows among the sums are taken one
- * after the other.
+ * With C, of a type that is a constant; unaligned C and any edge are allowed, so each element is read by itself. A thread's
+ * two rows among the sums are taken one after the other.
  */
 static __device__ __forceinline__ void add_c(standing at, float value[WGMMA_SUMS], const gemm_arguments *gemm,
-                                             place share, uint32_t todo, const float *shared_bias)
+                                             place share, uint32_t todo, const float *shared_bias,
+                                             int32_t type)
 {
-    int32_t type = gemm->epilogue.result_type;
-    int64_t size = size_of(type);
     epilogue_scalars scalars = epilogue_scalars_of(&gemm->epilogue, gemm->alpha, gemm->beta);
     uint32_t bias_along_rows = forget((todo & ADDS_BIAS) && ((todo & BIAS_ALONG_N) != 0) == SWAPPED);
     const float *column_bias = shared_bias + column_of(at, 0);
@@ -278,8 +239,8 @@ static __device__ __forceinline__ void add_c(standing at, float value[WGMMA_SUMS
     for (int second = 0; second < 2; ++second) {
         const int row = second * SECOND_ROW;
         int left = row < (SWAPPED ? left_n : left_m) ? (SWAPPED ? left_m : left_n) : 0;
-        const char *line = (const char *)keep_address((const char *)gemm->c +
-                                                      (first + row * (SWAPPED ? gemm->ldc : 1)) * size);
+        const void *line =
+            keep_address((const char *)gemm->c + (first + row * (SWAPPED ? gemm->ldc : 1)) * size_of(type));
         float row_bias = shared_bias[row_of(at, 0) + row];
 #pragma unroll
         for (int first_column = 0; first_column < WGMMA_N; first_column += C_COLUMNS) {
@@ -291,17 +252,41 @@ static __device__ __forceinline__ void add_c(standing at, float value[WGMMA_SUMS
                 if (column % 8 > 1) {
                     continue; /* other lanes' */
                 }
-                float c =
-                    load_c(line + (SWAPPED ? column : column % 8 * gemm->ldc) * size, type, column < left);
+                float c = 0;
+                if (column < left) {
+                    c = load_result_as_f32(line, SWAPPED ? column : column % 8 * gemm->ldc, type);
+                }
                 const int i = column / 8 * 4 + 2 * second + column % 8;
                 float bias = bias_along_rows ? row_bias : column_bias[column];
                 value[i] = fmaf(scalars.alpha, value[i], fmaf(scalars.beta, c, bias));
                 if (!SWAPPED && column % 8 == 1) {
-                    line = (const char *)keep_address(line + 8 * gemm->ldc * size);
+                    line = keep_address((const char *)line + 8 * gemm->ldc * size_of(type));
                 }
             }
         }
     }
+}
+
+static __device__ __forceinline__ void add_c_and_bias(standing at, float value[WGMMA_SUMS],
+                                                      const gemm_arguments *gemm, place share, uint32_t todo,
+                                                      const float *shared_bias)
+{
+    int32_t type = gemm->epilogue.result_type;
+    if (type == ELEMENT_F32) {
+        add_c(at, value, gemm, share, todo, shared_bias, ELEMENT_F32);
+        return;
+    }
+#if ELEMENT == ELEMENT_F16 || ELEMENT == ELEMENT_BF16 || ELEMENT == ELEMENT_S8
+    add_c(at, value, gemm, share, todo, shared_bias, ELEMENT);
+#elif ELEMENT != ELEMENT_F32
+    if (type == ELEMENT_BF16) {
+        add_c(at, value, gemm, share, todo, shared_bias, ELEMENT_BF16);
+    } else if (type == ELEMENT_F16) {
+        add_c(at, value, gemm, share, todo, shared_bias, ELEMENT_F16);
+    } else {
+        add_c(at, value, gemm, share, todo, shared_bias, ELEMENT_E4M3);
+    }
+#endif
 }
 
 static __device__ __forceinline__ void add_bias(standing at, float value[WGMMA_SUMS], float alpha,
@@ -348,7 +333,7 @@ static __device__ __forceinline__ void finish_values(standing at, float value[WG
     if (wants_bias(todo)) {
         meet(consumer); /* all have fetched it */
         if (todo & ADDS_C) {
-            add_c(at, value, gemm, share, todo, shared_bias);
+            add_c_and_bias(at, value, gemm, share, todo, shared_bias);
         } else {
             add_bias(at, value, alpha, todo, shared_bias);
         }
