@@ -120,10 +120,24 @@ bool kernel_may_be_plain(const struct kernel *kernel, const struct problem *p)
            stores_plainly(kernel, p->type_cd);
 }
 
+/* The type of the results that a row's image for finished products stores. */
+static carat_type finished_type(const struct kernel *kernel)
+{
+    switch (kernel->element) {
+    case ELEMENT_F32:
+        return CARAT_F32;
+    case ELEMENT_S8:
+        return CARAT_S32;
+    case ELEMENT_F16:
+        return CARAT_F16;
+    default:
+        return CARAT_BF16;
+    }
+}
+
 bool kernel_may_finish(const struct kernel *kernel, const struct problem *p)
 {
-    carat_type type = kernel->element == ELEMENT_F16 ? CARAT_F16 : CARAT_BF16;
-    return kernel->finish_image && p->k > 0 && p->type_cd == type;
+    return kernel->finish_image && p->k > 0 && p->type_cd == finished_type(kernel);
 }
 
 bool kernel_suits_images(const struct kernel *kernel, const struct problem *p)

@@ -2034,6 +2034,23 @@ static const struct {
     {CARAT_E5M2, 2, 4, {CARAT_F16, CARAT_BF16, CARAT_F32, CARAT_E4M3}},
 };
 
+/* Which of these a row's are. */
+static int results_of_row(const struct kernel *row)
+{
+    int of = 0;
+    while (results_of_images[of].element != (carat_type)row->element) {
+        ++of;
+    }
+    return of;
+}
+
+/* What a row's image that finishes sums gives, if it has one. */
+static carat_type finished_result(const struct kernel *row)
+{
+    int of = results_of_row(row);
+    return results_of_images[of].types[results_of_images[of].plain - 1];
+}
+
 /* A product for a row: so many tiles along m of one along n. */
 static carat_gemm_problem demanded_problem(const struct device *device, const struct kernel *row,
                                            const struct demand *demand, carat_type result)
@@ -2123,7 +2140,7 @@ static bool launch_demanded(struct device *device, const struct kernel *row, con
     };
     noted_images.launches = 0;
     carat_status status = cuda_gemm_with(device, row, &problem, &operands, NULL);
-    bool finishes_result = result == (row->element == ELEMENT_F16 ? CARAT_F16 : CARAT_BF16);
+    bool finishes_result = result == finished_result(row);
     if (kernel_lacks_whole(row) && !is_plain_to(row, demand) &&
         !is_finished_by(row, demand, finishes_result)) {
         assert_int_equal(status, CARAT_UNSUPPORTED);
@@ -2149,10 +2166,7 @@ static enum kernel_image demanded_image(const struct kernel *row, const struct d
 static void check_demands(struct device *device, const struct kernel *row, char *somewhere,
                           int launches[KERNEL_IMAGES])
 {
-    int of = 0;
-    while (results_of_images[of].element != (carat_type)row->element) {
-        ++of;
-    }
+    int of = results_of_row(row);
     int plain_results = results_of_images[of].plain;
     for (int i = 0; i < DEMAND_COUNT; ++i) {
         const struct demand *demand = &demands[i];

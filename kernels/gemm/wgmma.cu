@@ -292,8 +292,8 @@ static_assert(PLANES == 1 || ROW_SHARERS == 1, "a tile's part beyond D is one al
 static_assert(!SCALED || (WGMMA_N % BLOCK_SIDE == 0 && BLOCKS_OF_TILE <= FACTORS),
               "scaled blocks lie in one tile each");
 static_assert(TILE_ROWS == 64 * ROW_HALVES * CONSUMERS_OF_TILE, "a consumer has 64 rows, or twice as many");
-#if FINISHES && (!PLAIN || ELEMENT == ELEMENT_F32 || ELEMENT == ELEMENT_S8 || (TURNS && !TALL) || SHARES_K)
-#error "finished are 16-bit results, of a tile that both consumers sum, or of 128 rows"
+#if FINISHES && (!PLAIN || ((TURNS || PLAIN_BYTES == 4) && !TALL) || SHARES_K)
+#error "finished are 16-bit results of a tile that both consumers sum, and any of 128 rows"
 #endif
 #if ANY_D && (!PLAIN || !SWAPPED || TURNS || SHARES_K || MOVES_SUMS || ROWS_IN_PAIRS || ROW_SHARERS > 1)
 #error "columns that begin anywhere are of bare sums, or finished ones, and a warp's whole"
@@ -1617,6 +1617,9 @@ static __device__ inline void consume(const tensor_gemm_arguments *arguments, sh
         place here = part_of_consumer(*place_of_number(&self, self.pieces), consumer);
         place_of_tile tile = place_of_storers(gemm, here, at);
 #if PLAIN_BYTES == 4
+#if FINISHES
+        finish_halves(at, gemm, sum, self.todo & ALL_TODO, shared->bias[consumer], consumer);
+#endif
         store_wide(at, arguments, shared, &tile, sum, consumer);
 #else
         uint32_t first_half[HALF_WORDS];
@@ -1731,8 +1734,8 @@ static __device__ inline int reads_operands(const gemm_arguments *gemm)
  * pace just does with 24, and in an image that finishes ptxas spills one of them: where tiles leave some there it has more, too.
  */
 #define WIDE_PRODUCER (TRANSPOSES || PLANES > 1)
-#define PRODUCER_REGISTERS (WIDE_PRODUCER ? 56 : FINISHES && WGMMA_SUMS < 128 ? 40 : 24)
-#define CONSUMER_REGISTERS (WIDE_PRODUCER ? 224 : FINISHES && WGMMA_SUMS < 128 ? 232 : 240)
+#define PRODUCER_REGISTERS (WIDE_PRODUCER ? 56 : FINISHES && CONSUMER_SUMS < 128 ? 40 : 24)
+#define CONSUMER_REGISTERS (WIDE_PRODUCER ? 224 : FINISHES && CONSUMER_SUMS < 128 ? 232 : 240)
 
 #define KERNEL_CLUSTER __cluster_dims__(CLUSTER, 1, 1)
 #define THREADS_THAT_MEET (32 + CONSUMERS * WARPGROUP) /* the producer's warp and the consumers */

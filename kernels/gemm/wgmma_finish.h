@@ -5,6 +5,26 @@
 #ifndef CARAT_GEMM_WGMMA_FINISH_H
 #define CARAT_GEMM_WGMMA_FINISH_H
 
+#if PLAIN_BYTES == 4
+
+/* From a tile's sums to its results, of as many bits, where they stand. */
+static __device__ __forceinline__ void finish_sums(standing at, const gemm_arguments *gemm,
+                                                   wgmma_sum sum[WGMMA_SUMS], uint32_t todo,
+                                                   const float *shared_bias, int consumer)
+{
+    place here = {0, 0, 0}; /* C alone would be looked for there */
+    if (todo == 0) {
+        return;
+    }
+#if ELEMENT == ELEMENT_S8
+    finish_integers(at, sum, gemm, here, todo, shared_bias, consumer);
+#else
+    finish_values(at, sum, gemm, here, todo & ~(ADDS_C | SCALES_RESULTS), shared_bias, consumer);
+#endif
+}
+
+#else
+
 /* What is added to a tile's sums: nothing, or bias along the instruction's rows or its columns. */
 enum { BIAS_NOWHERE, BIAS_ALONG_ROWS, BIAS_ALONG_COLUMNS };
 
@@ -113,5 +133,7 @@ static __device__ __forceinline__ void finish_words(standing at, const gemm_argu
     }
 #undef FINISH
 }
+
+#endif
 
 #endif

@@ -41,7 +41,33 @@ static __device__ __forceinline__ void send_piece(standing at, const tensor_gemm
     send(at, arguments, buffer, tile, m, n);
 }
 
+#if FINISHES
+
+/* A tile's bias as one half of its rows has it. */
+static __device__ __forceinline__ const float *bias_of_half(const float *shared_bias, uint32_t todo, int half)
+{
+    int along_rows = (todo & ADDS_BIAS) && !(todo & BIAS_ALONG_N);
+    return shared_bias + (along_rows ? 64 * half : 0);
+}
+
+#endif
+
 #if PLAIN_BYTES == 4
+
+#if FINISHES
+
+/* From all of a tile's sums to its results. */
+static __device__ __forceinline__ void finish_halves(standing at, const gemm_arguments *gemm,
+                                                     wgmma_sum sum[CONSUMER_SUMS], uint32_t todo,
+                                                     const float *shared_bias, int consumer)
+{
+#pragma unroll
+    for (int half = 0; half < ROW_HALVES; ++half) {
+        finish_sums(at, gemm, sum + half * WGMMA_SUMS, todo, bias_of_half(shared_bias, todo, half), consumer);
+    }
+}
+
+#endif
 
 /*
  * The 32 bits of a sum, by an instruction that the compiler leaves where it is: else it takes floats that are only stored for words
@@ -96,9 +122,8 @@ static __device__ __forceinline__ void words_of_halves(standing at, const gemm_a
     for (int half = 0; half < ROW_HALVES; ++half) {
         uint32_t *words = half == 0 ? first : second;
 #if FINISHES
-        int along_rows = (todo & ADDS_BIAS) && !(todo & BIAS_ALONG_N);
-        finish_words(at, gemm, sum + half * WGMMA_SUMS, words, todo,
-                     shared_bias + (along_rows ? 64 * half : 0), consumer);
+        finish_words(at, gemm, sum + half * WGMMA_SUMS, words, todo, bias_of_half(shared_bias, todo, half),
+                     consumer);
 #else
 #pragma unroll
         for (int i = 0; i < WGMMA_SUMS / 2; ++i) {

@@ -217,22 +217,64 @@ static __device__ inline int size_of(int32_t type)
     return type == ELEMENT_F32 ? 4 : type == ELEMENT_F16 || type == ELEMENT_BF16 ? 2 : 1;
 }
 
-/* Columns of the sums whose elements of C are under way at a time. */
+/* Columns of the sums whose elements of C are under way at a time, and how many of these a thread has of one row. */
 #define C_COLUMNS 16
+#define C_OF_THREAD (C_COLUMNS / 4)
+
+/* Element number e of those, behind the thread's first. */
+static __device__ __forceinline__ int c_column(int e) { return e / 2 * 8 + e % 2; }
 
 /*
- * With C, of a type that is a constant; unaligned C and any edge are allowed, so each element is read by itself. A thread's
- * two rows among the sums are taken one after the other.
+ * A thread's elements of C in one row, of a type that is a constant, so that all are under way at once. `left` columns lie
+ * in the matrix, one at least; where others would be the first stands in, whose sums nobody stores.
  */
-static __device__ __forceinline__ void add_c(standing at, float value[WGMMA_SUMS], const gemm_arguments *gemm,
-                                             place share, uint32_t todo, const float *shared_bias,
-                                             int32_t type)
+static __device__ __forceinline__ void load_c_as(float c[C_OF_THREAD], const void *line, int64_t step,
+                                                 int left, int32_t type)
+{
+#pragma unroll
+    for (int e = 0; e < C_OF_THREAD; ++e) {
+        c[e] = load_result_as_f32(line, c_column(e) < left ? c_column(e) * step : 0, type);
+    }
+}
+
+/* The same of any type: of all that this does these loads alone differ by it. */
+static __device__ __forceinline__ void load_c(float c[C_OF_THREAD], const void *line, int64_t step, int left,
+                                              int32_t type)
+{
+#if ELEMENT != ELEMENT_F32
+    if (type != ELEMENT_F32) {
+#if ELEMENT == ELEMENT_F16 || ELEMENT == ELEMENT_BF16 || ELEMENT == ELEMENT_S8
+        load_c_as(c, line, step, left, ELEMENT);
+#else
+        if (type == ELEMENT_BF16) {
+            load_c_as(c, line, step, left, ELEMENT_BF16);
+        } else if (type == ELEMENT_F16) {
+            load_c_as(c, line, step, left, ELEMENT_F16);
+        } else {
+            load_c_as(c, line, step, left, ELEMENT_E4M3);
+        }
+#endif
+        return;
+    }
+#endif
+    load_c_as(c, line, step, left, ELEMENT_F32);
+}
+
+/*
+ * With C; unaligned C and any edge are allowed, so each element is read by itself. A thread's two rows among the sums are
+ * taken one after the other.
+ */
+static __device__ __forceinline__ void add_c_and_bias(standing at, float value[WGMMA_SUMS],
+                                                      const gemm_arguments *gemm, place share, uint32_t todo,
+                                                      const float *shared_bias)
 {
     epilogue_scalars scalars = epilogue_scalars_of(&gemm->epilogue, gemm->alpha, gemm->beta);
+    int32_t type = gemm->epilogue.result_type;
     uint32_t bias_along_rows = forget((todo & ADDS_BIAS) && ((todo & BIAS_ALONG_N) != 0) == SWAPPED);
     const float *column_bias = shared_bias + column_of(at, 0);
     int left_m = inside(gemm->m - share.row) - along_m(at, 0);
     int left_n = inside(gemm->n - share.column) - along_n(at, 0);
+    int64_t step = SWAPPED ? 1 : gemm->ldc; /* from column to column of the sums */
     int64_t first = share.problem * gemm->stride_c + share.row + along_m(at, 0) +
                     (share.column + along_n(at, 0)) * gemm->ldc;
 #pragma unroll
@@ -247,46 +289,18 @@ static __device__ __forceinline__ void add_c(standing at, float value[WGMMA_SUMS
             if (first_column >= left) {
                 continue; /* and the compiler has no loads of the next ones under way */
             }
+            float c[C_OF_THREAD];
+            load_c(c, line, step, left - first_column, type);
+            line = keep_address((const char *)line + C_COLUMNS * step * size_of(type));
 #pragma unroll
-            for (int column = first_column; column < first_column + C_COLUMNS && column < WGMMA_N; ++column) {
-                if (column % 8 > 1) {
-                    continue; /* other lanes' */
-                }
-                float c = 0;
-                if (column < left) {
-                    c = load_result_as_f32(line, SWAPPED ? column : column % 8 * gemm->ldc, type);
-                }
+            for (int e = 0; e < C_OF_THREAD && first_column + c_column(e) < WGMMA_N; ++e) {
+                const int column = first_column + c_column(e);
                 const int i = column / 8 * 4 + 2 * second + column % 8;
                 float bias = bias_along_rows ? row_bias : column_bias[column];
-                value[i] = fmaf(scalars.alpha, value[i], fmaf(scalars.beta, c, bias));
-                if (!SWAPPED && column % 8 == 1) {
-                    line = keep_address((const char *)line + 8 * gemm->ldc * size_of(type));
-                }
+                value[i] = fmaf(scalars.alpha, value[i], fmaf(scalars.beta, c[e], bias));
             }
         }
     }
-}
-
-static __device__ __forceinline__ void add_c_and_bias(standing at, float value[WGMMA_SUMS],
-                                                      const gemm_arguments *gemm, place share, uint32_t todo,
-                                                      const float *shared_bias)
-{
-    int32_t type = gemm->epilogue.result_type;
-    if (type == ELEMENT_F32) {
-        add_c(at, value, gemm, share, todo, shared_bias, ELEMENT_F32);
-        return;
-    }
-#if ELEMENT == ELEMENT_F16 || ELEMENT == ELEMENT_BF16 || ELEMENT == ELEMENT_S8
-    add_c(at, value, gemm, share, todo, shared_bias, ELEMENT);
-#elif ELEMENT != ELEMENT_F32
-    if (type == ELEMENT_BF16) {
-        add_c(at, value, gemm, share, todo, shared_bias, ELEMENT_BF16);
-    } else if (type == ELEMENT_F16) {
-        add_c(at, value, gemm, share, todo, shared_bias, ELEMENT_F16);
-    } else {
-        add_c(at, value, gemm, share, todo, shared_bias, ELEMENT_E4M3);
-    }
-#endif
 }
 
 static __device__ __forceinline__ void add_bias(standing at, float value[WGMMA_SUMS], float alpha,
@@ -375,7 +389,7 @@ static __device__ __forceinline__ void finish_integers(standing at, wgmma_sum su
                                                        const float *shared_bias, int consumer)
 {
     uint32_t alpha = scalar_s32(gemm->alpha);
-    uint32_t beta = scalar_s32(gemm->beta);
+    uint32_t beta = FINISHES ? 0 : scalar_s32(gemm->beta);
     if (alpha != 1) {
 #pragma unroll
         for (int i = 0; i < WGMMA_SUMS; ++i) {

@@ -256,7 +256,7 @@ enum kernel_image tensor_image(const struct kernel *kernel, const struct problem
         return IMAGE_PLAIN;
     }
     /* With an alpha of 0 nothing may be read, which that image does not know. */
-    bool reads = !gemm->alpha.device && gemm->alpha.value.f32 != 0;
+    bool reads = !gemm->alpha.device && !scalar_is(&gemm->alpha, problem_scalar_type(product), 0);
     return kernel_may_finish(kernel, product) && reads && is_of_sums_alone(kernel, product, gemm)
                ? IMAGE_FINISHING
                : IMAGE_WHOLE;
