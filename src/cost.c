@@ -151,28 +151,39 @@ double cycles_there(const struct device_traits *traits, const struct candidate *
 /* ---- What is asked beside sums ---- */
 
 /*
- * Cycles for each element of D in GELU or SiLU, where the tensor unit waits for them, at the clock that times are told in: measured
- * at 4096 cubed in 16-bit types (bench_epilogues.json).
+ * Cycles for each element of D where the tensor unit waits for them, at the clock that times are told in, measured at 4096 cubed
+ * (bench_epilogues.json): in GELU or SiLU, in 16-bit types; and of any bias or activation by an image for everything, whose
+ * code is ten times as long as that of one that finishes sums, in s8 and bf16.
  */
 #define ACTIVATION_CYCLES 0.19
+#define WHOLE_IMAGE_CYCLES 0.08
+
+static double cycles_of_element(const struct problem *p, const struct candidate *candidate)
+{
+    bool takes_long = p->activation != CARAT_ACTIVATION_NONE && p->activation != CARAT_ACTIVATION_RELU;
+    bool by_whole = kernel_has_consumers(candidate->kernel) && !candidate->bare && !candidate->rescue &&
+                    !kernel_may_finish(candidate->kernel, p);
+    return (takes_long ? ACTIVATION_CYCLES : 0) + (by_whole ? WHOLE_IMAGE_CYCLES : 0);
+}
 
 /*
  * Of all that a multiprocessor has of D, or where consumers have tiles, of those one after the other. In turn, one multiplies while
  * another finishes, so that all but the last tile take what their products leave of it.
  */
-static double activation_cycles(const struct device_traits *traits, const struct problem *p,
-                                const struct candidate *candidate)
+static double finishing_cycles(const struct device_traits *traits, const struct problem *p,
+                               const struct candidate *candidate)
 {
     const struct kernel *kernel = candidate->kernel;
-    if (p->activation == CARAT_ACTIVATION_NONE || p->activation == CARAT_ACTIVATION_RELU) {
+    if (!p->bias && p->activation == CARAT_ACTIVATION_NONE) {
         return 0;
     }
+    double of_element = cycles_of_element(p, candidate);
     double multiprocessors = (double)traits->multiprocessors;
     if (candidate->bare || candidate->rescue || !kernel->tensor_maps || !kernel_has_consumers(kernel)) {
-        return ACTIVATION_CYCLES * extent_elements(problem_extent_d(p)) / multiprocessors;
+        return of_element * extent_elements(problem_extent_d(p)) / multiprocessors;
     }
     double tiles = ceil((double)candidate->blocks / multiprocessors);
-    double of_tile = ACTIVATION_CYCLES * kernel->tile_m * kernel->tile_n;
+    double of_tile = of_element * kernel->tile_m * kernel->tile_n;
     double in_sight = kernel->turns ? fmax(0, of_tile - candidate->learned / tiles) : of_tile;
     return of_tile + (tiles - 1) * in_sight;
 }
@@ -204,6 +215,6 @@ double candidate_cycles(const struct search *search, struct candidate *candidate
     candidate->memory_cycles = memory_difference(search, candidate);
     candidate->learned =
         cycles * way_factor(search->near, candidate, cycles, search_cutoff(search, candidate));
-    candidate->finish_cycles = activation_cycles(traits, p, candidate);
+    candidate->finish_cycles = finishing_cycles(traits, p, candidate);
     return cycles_here(traits, candidate, candidate->learned) + candidate->finish_cycles;
 }

@@ -167,7 +167,7 @@ struct candidate {
     double foreseen;       /* the same by the model and the grids, on the device whose times they are, */
     double learned;        /* and by what whole ways took there */
     double memory_cycles;  /* what the bytes that it moves take longer here: see cycles_here() */
-    double finish_cycles;  /* what an activation takes that times of plain products do not have */
+    double finish_cycles;  /* what bias and an activation take that times of plain products do not have */
     bool corrected;        /* by a table that knows the row */
     bool surveyed;         /* the table knows the row's times, by itself or of this very problem */
     bool timed;            /* this way itself, of this very problem */

@@ -292,8 +292,8 @@ static_assert(PLANES == 1 || ROW_SHARERS == 1, "a tile's part beyond D is one al
 static_assert(!SCALED || (WGMMA_N % BLOCK_SIDE == 0 && BLOCKS_OF_TILE <= FACTORS),
               "scaled blocks lie in one tile each");
 static_assert(TILE_ROWS == 64 * ROW_HALVES * CONSUMERS_OF_TILE, "a consumer has 64 rows, or twice as many");
-#if FINISHES && (!PLAIN || ((TURNS || PLAIN_BYTES == 4) && !TALL) || SHARES_K)
-#error "finished are 16-bit results of a tile that both consumers sum, and any of 128 rows"
+#if FINISHES && (!PLAIN || (TURNS && !TALL) || SHARES_K)
+#error "finished are results of a tile that both consumers sum, or of 128 rows"
 #endif
 #if ANY_D && (!PLAIN || !SWAPPED || TURNS || SHARES_K || MOVES_SUMS || ROWS_IN_PAIRS || ROW_SHARERS > 1)
 #error "columns that begin anywhere are of bare sums, or finished ones, and a warp's whole"
@@ -836,7 +836,7 @@ typedef struct consumer_state {
 #define READS (1u << 21)
 #define EXPRESS (1u << 22) /* the last tile is stored without more ado, see consume() */
 
-#if !ANY_D && !TALL && (!FINISHES || LATE_WORDS > 0)
+#if !ANY_D && !TALL && (!FINISHES_WORDS || LATE_WORDS > 0)
 
 static __device__ inline int bytes_of_result(const consumer_state *self)
 {
@@ -1416,7 +1416,7 @@ static __device__ inline void meet_over_stages(int consumer)
 
 #endif
 
-#if !FINISHES && !ANY_D && !TALL
+#if !FINISHES_WORDS && !ANY_D && !TALL
 
 /*
  * Consumers that take turns have their stages in common: another may be multiplying out of them yet. Of two that share a
@@ -1521,7 +1521,7 @@ static __device__ inline uint32_t all_todo(consumer_state *self, int reads)
 {
 #if FINISHES
     (void)reads;
-    return keep((todo_of(&self->arguments->gemm) & ALL_TODO) | PLACES_COME | READS);
+    return keep((todo_of(&self->arguments->gemm) & ALL_TODO) | PLACES_COME | READS | EXPRESS);
 #elif ANY_D || TALL
     (void)self;
     (void)reads;
@@ -1564,7 +1564,7 @@ static __device__ inline void consume(const tensor_gemm_arguments *arguments, sh
             continue;
         }
         wgmma_sum sum[CONSUMER_SUMS];
-#if !FINISHES && !ANY_D && !TALL
+#if !FINISHES_WORDS && !ANY_D && !TALL
         float value[WGMMA_SUMS];
 #endif
 #if PLANES > 2
@@ -1640,7 +1640,7 @@ static __device__ inline void consume(const tensor_gemm_arguments *arguments, sh
 #endif
         store_halves(at, arguments, shared, &tile, first_half, second_half, consumer);
 #endif
-#elif FINISHES
+#elif FINISHES_WORDS
         standing at = standing_of_thread();
         place here = part_of_consumer(*place_of_number(&self, self.pieces), consumer);
 #if LATE_WORDS > 0
@@ -1660,6 +1660,9 @@ static __device__ inline void consume(const tensor_gemm_arguments *arguments, sh
         place_of_tile tile = place_of_storers(gemm, here, at);
         store_words(at, arguments, shared, &tile, words, consumer, LATE_WORDS > 0 || last);
 #else
+#if FINISHES
+        finish_sums(standing_of_thread(), gemm, sum, self.todo & ALL_TODO, shared->bias[consumer], consumer);
+#endif
         /*
          * What is left to do of most products stands right behind their loop, and once more below: it is run once, and code
          * that has to be fetched first takes longer than its instructions.
@@ -1691,7 +1694,8 @@ static __device__ inline void consume(const tensor_gemm_arguments *arguments, sh
 #if PLANES > 1
         int left_alone = note_spoiled(at, gemm, here, sum);
 #endif
-        values_of_sums(at, gemm, here, sum, value, self.todo & ALL_TODO, shared->bias[consumer], consumer);
+        values_of_sums(at, gemm, here, sum, value, FINISHES ? 0 : self.todo & ALL_TODO,
+                       shared->bias[consumer], consumer);
         if (goes_through_stages(&self, last)) {
             meet_over_stages(consumer);
         }

@@ -335,7 +335,7 @@ static __device__ __forceinline__ void copy_columns(int index, const unsigned ch
     const int edge_lanes = bytes < 4 ? 16 : 8;
     int low = index % lanes;
     int high = low < vectors - 1 ? low + 1 : low;
-#pragma unroll
+#pragma unroll 1
     for (int first = 0; first < BUFFER_ROWS; first += STORERS / lanes * COLUMNS_AT_ONCE) {
         uint4 joined[COLUMNS_AT_ONCE];
         char *at[COLUMNS_AT_ONCE];
@@ -359,7 +359,7 @@ static __device__ __forceinline__ void copy_columns(int index, const unsigned ch
             }
         }
     }
-#pragma unroll
+#pragma unroll 1
     for (int first = 0; first < BUFFER_ROWS; first += STORERS / edge_lanes) {
         int column = first + index / edge_lanes;
         char *begin = to + column * ld_bytes;

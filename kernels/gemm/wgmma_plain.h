@@ -19,7 +19,7 @@
  * Rows with FINISH=1 have one image more, compiled with PLAIN=1 and FINISHES=1, those of 8-bit floats in place of the plain one, and
  * rows with FINISH=2 no other: for alpha times the sums, with bias and an activation. It asks for what a plain product does but
  * that alpha may be any number but 0 that the host knows, scales of A and B any, also in device memory, and that D is bf16, or f16
- * for f16; where consumers of tf32 and s8 have two times 64 rows, f32 and s32. What the whole image loses there is not arithmetic: with ReLU 2.8% of a product of 4096 cubed, where this one loses 0.7,
+ * for f16, f32 for tf32, s32 for s8. What the whole image loses there is not arithmetic: with ReLU 2.8% of a product of 4096 cubed, where this one loses 0.7,
  * and with bias 3.3 to 3.9, where this one loses 1.
  *
  * The bits of D are the same from any image: the instructions that sum and round are the same ones, but with ReLU, which there is part
@@ -46,6 +46,9 @@
 
 /* Bytes of an element of D. */
 #define PLAIN_BYTES (ELEMENT == ELEMENT_F32 || ELEMENT == ELEMENT_S8 ? 4 : 2)
+
+/* Finished sums become words of two results before any are stored; 32-bit ones are finished where they stand. */
+#define FINISHES_WORDS (FINISHES && PLAIN_BYTES == 2)
 
 static __device__ inline int engine_knows_d(const tensor_gemm_arguments *arguments)
 {

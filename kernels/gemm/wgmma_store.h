@@ -342,7 +342,7 @@ static __device__ __forceinline__ void store_by_engine(standing at, const tensor
     }
 }
 
-#if FINISHES
+#if FINISHES_WORDS
 
 /* The same of results that are in words already. */
 static __device__ __forceinline__ void store_words(standing at, const tensor_gemm_arguments *arguments,
