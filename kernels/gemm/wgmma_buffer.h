@@ -335,7 +335,9 @@ static __device__ __forceinline__ void copy_columns(int index, const unsigned ch
     const int edge_lanes = bytes < 4 ? 16 : 8;
     int low = index % lanes;
     int high = low < vectors - 1 ? low + 1 : low;
-#pragma unroll 1
+    /* Rolled up, as the edges are, for it is of a block's last tile alone; of planes ptxas would spill a register then. */
+    const int rounds_in_line = PLANES > 1 ? BUFFER_ROWS : 1;
+#pragma unroll(rounds_in_line)
     for (int first = 0; first < BUFFER_ROWS; first += STORERS / lanes * COLUMNS_AT_ONCE) {
         uint4 joined[COLUMNS_AT_ONCE];
         char *at[COLUMNS_AT_ONCE];

@@ -383,6 +383,27 @@ static __device__ __forceinline__ void add_c_in_integers(standing at, wgmma_sum 
     }
 }
 
+static __device__ __forceinline__ void add_bias_in_integers(standing at, wgmma_sum sum[WGMMA_SUMS],
+                                                            uint32_t todo, const float *shared_bias)
+{
+    const uint32_t *bias = (const uint32_t *)shared_bias;
+    if (((todo & BIAS_ALONG_N) != 0) == SWAPPED) {
+        uint32_t low = bias[row_of(at, 0)];
+        uint32_t high = bias[row_of(at, 2)];
+#pragma unroll
+        for (int i = 0; i < WGMMA_SUMS; ++i) {
+            sum[i] = (int32_t)((uint32_t)sum[i] + (i % 4 < 2 ? low : high));
+        }
+    } else {
+#pragma unroll
+        for (int i = 0; i < WGMMA_SUMS; i += 2) {
+            uint2 both = *(const uint2 *)&bias[column_of(at, i)];
+            sum[i] = (int32_t)((uint32_t)sum[i] + both.x);
+            sum[i + 1] = (int32_t)((uint32_t)sum[i + 1] + both.y);
+        }
+    }
+}
+
 /* As finish_values(), in s32, modulo 2^32: for D of s32, whose bias stands in shared memory as it is. */
 static __device__ __forceinline__ void finish_integers(standing at, wgmma_sum sum[WGMMA_SUMS],
                                                        const gemm_arguments *gemm, place share, uint32_t todo,
@@ -400,13 +421,8 @@ static __device__ __forceinline__ void finish_integers(standing at, wgmma_sum su
         add_c_in_integers(at, sum, gemm, share, beta);
     }
     if (todo & ADDS_BIAS) {
-        int along_rows = ((todo & BIAS_ALONG_N) != 0) == SWAPPED;
         meet(consumer); /* all have fetched it */
-#pragma unroll
-        for (int i = 0; i < WGMMA_SUMS; ++i) {
-            float bias = shared_bias[along_rows ? row_of(at, i) : column_of(at, i)];
-            sum[i] = (int32_t)((uint32_t)sum[i] + __float_as_uint(bias));
-        }
+        add_bias_in_integers(at, sum, todo, shared_bias);
     }
     if (gemm->epilogue.activation == ACTIVATION_RELU) {
 #pragma unroll
