@@ -245,12 +245,18 @@ static bool make_many(int64_t index, const struct kernel *row, struct trial *tri
     return false;
 }
 
+/* A tile's side, or where something is left then, a unit less. */
+static int64_t side_or_less(struct random *random, int64_t side, int64_t unit)
+{
+    return side > unit ? side - unit * random_between(random, 0, 1) : side;
+}
+
 /* As many problems as there are clusters and a few, each of one cluster's tile, the last parts of which may be missing. */
 static int64_t fill_tiles(struct random *random, const struct kernel *row, carat_gemm_problem *p,
                           int64_t unit)
 {
-    p->m = row->tile_m * (int64_t)kernel_cluster_m(row) - unit * random_between(random, 0, 1);
-    p->n = row->tile_n * (int64_t)kernel_cluster_n(row) - unit * random_between(random, 0, 1);
+    p->m = side_or_less(random, row->tile_m * (int64_t)kernel_cluster_m(row), unit);
+    p->n = side_or_less(random, row->tile_n * (int64_t)kernel_cluster_n(row), unit);
     p->k = up_to(tailed(random, 1, row->tile_k, cases(4, 1)), unit);
     return kernel_clusters(row, &device->traits) + random_between(random, 1, 8);
 }
