@@ -361,8 +361,8 @@ static void wrong_shape_lines_are_refused_with_their_place(void **state)
 static void the_shape_files_that_come_along_are_read(void **state)
 {
     (void)state;
-    static const char *const names[] = {"square",  "odd",    "ragged", "layouts",
-                                        "batched", "skinny", "llm",    "tokens"};
+    static const char *const names[] = {"square", "odd", "ragged", "layouts", "batched",
+                                        "skinny", "llm", "tokens", "layers"};
     struct shapes shapes = {0};
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         char path[500];
