@@ -153,7 +153,8 @@ double cycles_there(const struct device_traits *traits, const struct candidate *
 /*
  * Cycles for each element of D where the tensor unit waits for them, at the clock that times are told in, measured at 4096 cubed
  * (bench_epilogues.json): in GELU or SiLU, in 16-bit types; and of any bias or activation by an image for everything, whose
- * code is ten times as long as that of one that finishes sums, in s8 and bf16.
+ * code is ten times as long as that of one that finishes sums, in s8 and bf16. (That clusters with one tile each go by it, too, is
+ * left out.)
  */
 #define ACTIVATION_CYCLES 0.19
 #define WHOLE_IMAGE_CYCLES 0.08
@@ -161,8 +162,10 @@ double cycles_there(const struct device_traits *traits, const struct candidate *
 static double cycles_of_element(const struct problem *p, const struct candidate *candidate)
 {
     bool takes_long = p->activation != CARAT_ACTIVATION_NONE && p->activation != CARAT_ACTIVATION_RELU;
-    bool by_whole = kernel_has_consumers(candidate->kernel) && !candidate->bare && !candidate->rescue &&
-                    !kernel_may_finish(candidate->kernel, p);
+    const struct kernel *kernel = candidate->kernel;
+    bool sums_alone = candidate->bare || candidate->rescue || !kernel->tensor_maps;
+    bool by_whole = kernel_has_consumers(kernel) && !sums_alone &&
+                    (candidate->stream_tiles > 0 || !kernel_suits_images(kernel, p));
     return (takes_long ? ACTIVATION_CYCLES : 0) + (by_whole ? WHOLE_IMAGE_CYCLES : 0);
 }
 

@@ -1204,9 +1204,11 @@ struct along_k {
 static struct along_k described_along_k(carat_gemm_problem described, void *somewhere)
 {
     static const float one = 1;
-    static const float zero = 0;
+    static const int32_t one_s32 = 1;
+    static const float zero = 0; /* of either type */
+    const void *alpha = described.type_cd == CARAT_S32 ? (const void *)&one_s32 : &one;
     struct along_k w = {
-        .operands = {.alpha = &one, .a = somewhere, .b = somewhere, .beta = &zero, .d = somewhere}};
+        .operands = {.alpha = alpha, .a = somewhere, .b = somewhere, .beta = &zero, .d = somewhere}};
     described.order = CARAT_COLUMN_MAJOR;
     described.op_a = CARAT_TRANSPOSE;
     assert_ok(problem_check(&described, &w.problem));
@@ -1937,7 +1939,9 @@ static const struct demand {
     enum tile_count tiles;
     int more_alpha; /* than 1 */
     int beta;
-    bool alpha_is_no_1; /* but has the bits that a 1 of another type would have */
+    bool alpha_is_no_1;     /* but has the bits that a 1 of another type would have */
+    bool alpha_is_minus_0;  /* or its bits, which are no 0 of s32 */
+    bool finishes_integers; /* as finishes, where the result is s32 */
     bool alpha_on_device;
     bool beta_on_device;
     bool c;
@@ -1968,6 +1972,7 @@ static const struct demand {
     {"a scale of B, of 1", .plain = true, .scale = 'b', .scale_is = 1},
     {"alpha 2", .finishes = true, .more_alpha = 1},
     {"alpha of the bits of another 1", .finishes = true, .alpha_is_no_1 = true},
+    {"alpha -0, or of its bits", .finishes_integers = true, .alpha_is_minus_0 = true},
     {"a bias along m", .finishes = true, .bias = CARAT_BIAS_PER_ROW},
     {"a bias along n", .finishes = true, .bias = CARAT_BIAS_PER_COLUMN},
     {"ReLU", .finishes = true, .activation = CARAT_ACTIVATION_RELU},
@@ -2015,8 +2020,9 @@ static bool is_plain_to(const struct kernel *row, const struct demand *demand)
 }
 static bool is_finished_by(const struct kernel *row, const struct demand *demand, bool finishes_result)
 {
+    bool finishes = demand->finishes || (demand->finishes_integers && row->element == ELEMENT_S8);
     return row->finish && finishes_result &&
-           (demand->plain || demand->finishes || (row->any_d && demand->lies_anywhere));
+           (demand->plain || finishes || (row->any_d && demand->lies_anywhere));
 }
 
 /* What products of a type may give, those first that the plain image stores, the last of which a finishing one does too. */
@@ -2124,6 +2130,9 @@ static bool launch_demanded(struct device *device, const struct kernel *row, con
         alpha.f32 = 1;
     } else if (demand->alpha_is_no_1) {
         alpha.s32 = 1;
+    }
+    if (demand->alpha_is_minus_0) {
+        alpha.f32 = -0.0f;
     }
     const float *scale = demand->scale_on_device ? (const float *)(void *)somewhere : &demand->scale_is;
     struct operands operands = {
@@ -2260,8 +2269,9 @@ static enum kernel_image image_for_factors(const struct kernel *row)
 static struct along_k times_two(const struct along_k *w)
 {
     static const float two = 2;
+    static const int32_t two_s32 = 2;
     struct along_k doubled = *w;
-    doubled.operands.alpha = &two;
+    doubled.operands.alpha = w->problem.type_cd == CARAT_S32 ? (const void *)&two_s32 : &two;
     return doubled;
 }
 
@@ -2481,7 +2491,7 @@ static struct along_k finished_along_k(const struct kernel *row, void *somewhere
         carat_gemm_describe((carat_type)row->element, (int64_t)5 * row->tile_m * kernel_cluster_m(row),
                             (int64_t)3 * row->tile_n * kernel_cluster_n(row), 256);
     described.type_b = (carat_type)(row->element_b ? row->element_b : row->element);
-    described.type_cd = row->element == ELEMENT_F16 ? CARAT_F16 : CARAT_BF16;
+    described.type_cd = finished_result(row);
     described.accuracy = row->accuracy == ACCURACY_FAST ? CARAT_ACCURACY_FAST : CARAT_ACCURACY_STANDARD;
     return described_along_k(described, somewhere);
 }

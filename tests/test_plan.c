@@ -1062,7 +1062,9 @@ static void rows_without_a_whole_image_have_one_that_stands_in(void **state)
         others[2].m -= 1;
         others[3].ldc = others[3].ldd = plain.m + 1;
         others[4].type_cd = CARAT_F32;
-        for (int j = 0; j < (row->finish == 2 ? 5 : 4); j++) {
+        /* Rows that finish store one type, of those that give others: tf32 gives none. */
+        int count = row->finish == 2 && row->element != ELEMENT_F32 ? 5 : 4;
+        for (int j = 0; j < count; j++) {
             bool does = (row->any_d && (j == 2 || j == 3)) || (row->finish == 2 && j < 2);
             assert_int_equal(problem_check(&others[j], &problem), CARAT_OK);
             assert_int_equal(plan_choose_row(&h200, &problem, row, &plan),

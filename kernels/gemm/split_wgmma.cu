@@ -82,6 +82,7 @@ static_assert(SWAPPED, "rows of the instruction run along n");
 static_assert(PARTS == 3 && TILE_K == 32, "the products of parts are those of three, in steps of 32 k");
 static_assert(TILE_N == 64 * CONSUMERS, "a consumer has 64 columns of D");
 
+#define PLANES 1 /* parts are made here, of one matrix */
 #include "wgmma_stages.h"
 #include "wgmma_moves.h"
 #include "wgmma_values.h"

@@ -292,8 +292,8 @@ static_assert(PLANES == 1 || ROW_SHARERS == 1, "a tile's part beyond D is one al
 static_assert(!SCALED || (WGMMA_N % BLOCK_SIDE == 0 && BLOCKS_OF_TILE <= FACTORS),
               "scaled blocks lie in one tile each");
 static_assert(TILE_ROWS == 64 * ROW_HALVES * CONSUMERS_OF_TILE, "a consumer has 64 rows, or twice as many");
-#if FINISHES && (!PLAIN || (TURNS && !TALL) || SHARES_K)
-#error "finished are results of a tile that both consumers sum, or of 128 rows"
+#if FINISHES && (!PLAIN || (TURNS && !TALL) || SHARES_K || (ANY_D && PLAIN_BYTES == 4))
+#error "finished are results of a tile that both consumers sum or of 128 rows; of 32 bits not anywhere"
 #endif
 #if ANY_D && (!PLAIN || !SWAPPED || TURNS || SHARES_K || MOVES_SUMS || ROWS_IN_PAIRS || ROW_SHARERS > 1)
 #error "columns that begin anywhere are of bare sums, or finished ones, and a warp's whole"

@@ -1,7 +1,7 @@
 /*
  * wgmma_plain.h - what the images for plain and for finished products take for granted: a part of wgmma.cu.
  *
- * An image for everything has 36 to 316 KB of instructions. A tile that is stored as it was summed goes through some of
+ * An image for everything has 36 to 300 KB of instructions. A tile that is stored as it was summed goes through some of
  * them, here and there, each of which has to be fetched, and what else there could be to do is asked for. Most products
  * ask for nothing else, so rows with PLAIN=1 in the catalogue are compiled a second time with PLAIN=1: 10 to 34 KB. It is
  * launched where (see tensor_map.c)
@@ -19,8 +19,8 @@
  * Rows with FINISH=1 have one image more, compiled with PLAIN=1 and FINISHES=1, those of 8-bit floats in place of the plain one, and
  * rows with FINISH=2 no other: for alpha times the sums, with bias and an activation. It asks for what a plain product does but
  * that alpha may be any number but 0 that the host knows, scales of A and B any, also in device memory, and that D is bf16, or f16
- * for f16, f32 for tf32, s32 for s8. What the whole image loses there is not arithmetic: with ReLU 2.8% of a product of 4096 cubed, where this one loses 0.7,
- * and with bias 3.3 to 3.9, where this one loses 1.
+ * for f16, f32 for tf32, s32 for s8. What the whole image loses there is not arithmetic: of bf16 with ReLU 2.8% of a product of
+ * 4096 cubed, where this one loses 0.7, and with bias 3.3 to 3.9, where this one loses 1.
  *
  * The bits of D are the same from any image: the instructions that sum and round are the same ones, but with ReLU, which there is part
  * of the one that rounds, and has the bits of both for every f32.

@@ -261,7 +261,7 @@ static __device__ __forceinline__ void load_c(float c[C_OF_THREAD], const void *
 }
 
 /*
- * With C; unaligned C and any edge are allowed, so each element is read by itself. A thread's two rows among the sums are
+ * alpha * sum + (beta * C + bias); unaligned C and any edge are allowed, so each element is read by itself. A thread's two rows among the sums are
  * taken one after the other.
  */
 static __device__ __forceinline__ void add_c_and_bias(standing at, float value[WGMMA_SUMS],

@@ -314,7 +314,8 @@ static bool make_finished(int64_t index, const struct kernel *row, struct trial 
     trial_random_epilogue(&random, trial);
     p->stride_bias = p->bias == CARAT_BIAS_PER_ROW ? p->m : p->bias == CARAT_BIAS_PER_COLUMN ? p->n : 0;
     bool is_plain = p->bias == CARAT_BIAS_NONE && p->activation == CARAT_ACTIVATION_NONE;
-    trial->alpha = is_plain || random_one_in(&random, 2) ? -1.25 : 1;
+    double factor = carat_scalar_type(p->type_cd) == CARAT_S32 ? -3 : -1.25;
+    trial->alpha = is_plain || random_one_in(&random, 2) ? factor : 1;
     if (trial->scales != SCALES_NONE) {
         trial->scales = index % 2 == 0 ? SCALES_INPUTS_DEVICE : SCALES_HOST;
         trial->scale_d = 1;
