@@ -261,8 +261,8 @@ static __device__ __forceinline__ void load_c(float c[C_OF_THREAD], const void *
 }
 
 /*
- * alpha * sum + (beta * C + bias); unaligned C and any edge are allowed, so each element is read by itself. A thread's two rows among the sums are
- * taken one after the other.
+ * alpha * sum + (beta * C + bias); unaligned C and any edge are allowed, so each element is read by itself. A thread's two
+ * rows among the sums are taken one after the other.
  */
 static __device__ __forceinline__ void add_c_and_bias(standing at, float value[WGMMA_SUMS],
                                                       const gemm_arguments *gemm, place share, uint32_t todo,
