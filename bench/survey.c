@@ -465,8 +465,15 @@ static carat_status measure_reduce(struct surveyor *surveyor, struct tuning_line
     struct wanted wanted = {.line = line};
     struct problem problem;
     CARAT_TRY(problem_check(&described, &problem));
+    if (find_reduce_row(&surveyor->traits, &problem) != line->kernel) {
+        /* A D of so many whole vectors is another row's. */
+        described =
+            tuning_problem(&type, false, false, line->sizes[0] / side + 1, side, K_OF_PART * line->sizes[1]);
+        CARAT_TRY(problem_check(&described, &problem));
+    }
     plan_visit(&surveyor->traits, &problem, look_at_parts, &wanted);
-    if (is_large(surveyor, &described) || !wanted.way.kernel) {
+    bool is_of_row = find_reduce_row(&surveyor->traits, &problem) == line->kernel;
+    if (is_large(surveyor, &described) || !wanted.way.kernel || !is_of_row) {
         surveyor->totals->impossible++;
         return CARAT_OK;
     }

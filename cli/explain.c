@@ -66,11 +66,12 @@ static void why_not(struct device *device, const struct kernel *row, const struc
     } else if (kernel_shares_nothing(row, problem)) {
         snprintf(why, size, "its tiles are three times as long as the product, or more");
     } else if (kernel_lacks_whole(row) && !kernel_suits_images(row, problem)) {
-        snprintf(why, size, "it is for %s%s",
+        snprintf(why, size, "it is for %s%s%s",
                  row->plain == 0    ? "results of bf16"
                  : row->finish == 2 ? "results of its own type"
                                     : "plain products",
-                 row->any_d ? "" : " whose m, leading dimensions and strides are multiples of 16 bytes");
+                 row->any_d ? "" : " whose m, leading dimensions and strides are multiples of 16 bytes",
+                 row->sums ? ", or for parts of a long k" : "");
     } else if (!kernel_multiplies(row, &device->traits, problem)) {
         snprintf(why, size, "leading dimensions, strides or k are no multiples of %d bytes%s", row->alignment,
                  row->ld_limit ? ", or too large" : "");

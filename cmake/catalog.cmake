@@ -1,6 +1,6 @@
 # Reads kernels/catalog.txt, and gives
 #   carat_catalog_table(OUTPUT FILE IMAGES DIRECTORY|"" TARGETS VAR)
-# the C table of all rows, and, where nvcc is there, one fat binary a row, of rows with PLAIN=1 or FINISH=1 another, or both; and
+# the C table of all rows, and, where nvcc is there, one fat binary a row, of rows with PLAIN=1, FINISH=1 or SUMS=1 another each; and
 #   carat_catalog_standin(OUTPUT FILE)
 # the same with words in the place of images, for who plans and needs no device.
 #
@@ -8,7 +8,7 @@
 #
 # A row with PLAIN=1 has a second image, compiled with -DPLAIN=1: for products of which nothing is asked but their sums. One with
 # FINISH=1 has one more, compiled with -DPLAIN=1 -DFINISHES=1: sums, scales, bias and activations. One with PLAIN=2 or FINISH=2 has
-# that image, or both, and no whole one.
+# that image, or both, and no whole one; with SUMS=1 it has one more for parts of k, compiled with -DPLAIN=1 -DSUMS=1.
 
 set(CARAT_CATALOG ${PROJECT_SOURCE_DIR}/kernels/catalog.txt)
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${CARAT_CATALOG})
@@ -21,8 +21,8 @@ foreach(line IN LISTS lines)
     list(APPEND CARAT_ROWS "${row}")
 endforeach()
 
-# The constants of a row as compiler definitions: -DKEY=VALUE and -DKERNEL_NAME=name; of PLAIN and FINISH nothing, which
-# are an image's.
+# The constants of a row as compiler definitions: -DKEY=VALUE and -DKERNEL_NAME=name; of PLAIN, FINISH and SUMS nothing,
+# which are an image's.
 function(carat_row_definitions row result)
     string(REPLACE "|" ";" fields "${row}")
     list(POP_FRONT fields name source arch)
@@ -37,15 +37,15 @@ function(carat_row_definitions row result)
         if(NOT value MATCHES "^[0-9]+$")
             set(value ${key}_${value})
         endif()
-        if(NOT key MATCHES "^(PLAIN|FINISH)$")
+        if(NOT key MATCHES "^(PLAIN|FINISH|SUMS)$")
             list(APPEND definitions -D${key}=${value})
         endif()
     endforeach()
     set(${result} "${definitions}" PARENT_SCOPE)
 endfunction()
 
-# The C initializer of a row; image, plain_image and finish_image are the symbols of its images or "".
-function(carat_row_initializer row image plain_image finish_image result)
+# The C initializer of a row; image, plain_image, finish_image and sums_image are the symbols of its images or "".
+function(carat_row_initializer row image plain_image finish_image sums_image result)
     string(REPLACE "|" ";" fields "${row}")
     list(POP_FRONT fields name source arch)
     string(REGEX MATCH "^([0-9]+)(a?)$" matched "${arch}")
@@ -64,7 +64,7 @@ function(carat_row_initializer row image plain_image finish_image result)
         string(TOLOWER ${key} member)
         string(APPEND text ", .${member} = ${value}")
     endforeach()
-    foreach(kind image plain_image finish_image)
+    foreach(kind image plain_image finish_image sums_image)
         if(${kind})
             string(APPEND text ", .${kind} = ${${kind}}, .${kind}_end = ${${kind}}_end")
         endif()
@@ -138,6 +138,7 @@ function(carat_catalog_table file images targets)
         set(symbol "")
         set(plain_symbol "")
         set(finish_symbol "")
+        set(sums_symbol "")
         if(images)
             carat_row_gencode("${row}" gencode)
             if(gencode)
@@ -156,11 +157,16 @@ function(carat_catalog_table file images targets)
                     carat_embed_image("${name}, finishing" ${images}/${name}.finish.fatbin ${source} "${gencode}"
                                       "${definitions};-DPLAIN=1;-DFINISHES=1" ${finish_symbol})
                 endif()
+                if("SUMS=1" IN_LIST fields)
+                    set(sums_symbol carat_sums_image_${name})
+                    carat_embed_image("${name}, sums" ${images}/${name}.sums.fatbin ${source} "${gencode}"
+                                      "${definitions};-DPLAIN=1;-DSUMS=1" ${sums_symbol})
+                endif()
             else()
                 list(APPEND left_out ${name})
             endif()
         endif()
-        carat_row_initializer("${row}" "${symbol}" "${plain_symbol}" "${finish_symbol}" text)
+        carat_row_initializer("${row}" "${symbol}" "${plain_symbol}" "${finish_symbol}" "${sums_symbol}" text)
         string(APPEND rows "${text}")
     endforeach()
     if(left_out)
@@ -188,6 +194,7 @@ function(carat_catalog_standin file)
         set(whole "")
         set(plain "")
         set(finish "")
+        set(sums "")
         set(kinds "")
         if(NOT "PLAIN=2" IN_LIST fields AND NOT "FINISH=2" IN_LIST fields)
             set(whole image_${name})
@@ -201,7 +208,11 @@ function(carat_catalog_standin file)
             set(finish finish_image_${name})
             list(APPEND kinds finish_image)
         endif()
-        carat_row_initializer("${row}" "${whole}" "${plain}" "${finish}" text)
+        if("SUMS=1" IN_LIST fields)
+            set(sums sums_image_${name})
+            list(APPEND kinds sums_image)
+        endif()
+        carat_row_initializer("${row}" "${whole}" "${plain}" "${finish}" "${sums}" text)
         string(APPEND rows "${text}")
         foreach(kind IN LISTS kinds)
             string(APPEND images

@@ -50,17 +50,18 @@ struct kernel {
     int plain;   /* 1: has an image for plain products, see kernels/gemm/wgmma_plain.h; 2: and no whole one */
     int any_d;  /* 1: D's columns may begin anywhere; 0: a row without a whole image wants them at 16 bytes */
     int finish; /* 1: has an image for scales, bias, an activation or a factor; 2: and no whole one */
+    int sums;   /* 1: lacks a whole image, but has one for parts of k */
     int stream; /* 1: clusters may share tiles' steps evenly, see tensor_gemm_arguments */
     int early;  /* 1: waits by itself for the kernels before it, so that it may be launched before they end */
     int rung;   /* of the ladder, 1 and up */
     int b_transposed; /* ladder rung 3: B's tile is stored transposed */
+    int vector; /* reduce: elements that a thread has, above each other, 0 being 1; of others only the kernel reads it */
     /* Constants that only the kernel itself reads; kept so that a row's numbers can be shown. */
     int warp_m;
     int warp_n;
     int thread_m;
     int thread_n;
-    int lanes_m; /* lanes of a warp along m, where each thread has elements of D of its own; else 0 */
-    int vector;
+    int lanes_m;    /* lanes of a warp along m, where each thread has elements of D of its own; else 0 */
     int transposes; /* 1: turns columns that lie across in shared memory, which its instruction does not read */
     int copy_parts;
     int band;          /* tiles of m high in which a transpose walks its tiles */
@@ -72,8 +73,10 @@ struct kernel {
     const unsigned char *image_end;
     const unsigned char *plain_image; /* ... for plain products, ... */
     const unsigned char *plain_image_end;
-    const unsigned char *finish_image; /* ... and the one that finishes sums */
+    const unsigned char *finish_image; /* ... the one that finishes sums, ... */
     const unsigned char *finish_image_end;
+    const unsigned char *sums_image; /* ... and the one for bare sums, also of parts of k */
+    const unsigned char *sums_image_end;
 };
 
 extern const struct kernel carat_catalog[];

@@ -120,7 +120,7 @@ carat_status plan_choose(const struct device_traits *traits, const struct proble
 /* Whether two problems are the same, so that one's plan serves the other. */
 bool problem_equal(const struct problem *x, const struct problem *y);
 
-/* Whether a row has been compiled, and whether all that it has is an image for plain products or one that finishes sums. */
+/* Whether a row has been compiled, and whether it has no image for everything, but for plain products, to finish sums, or for parts of k. */
 bool kernel_has_image(const struct kernel *kernel);
 bool kernel_lacks_whole(const struct kernel *kernel);
 

@@ -11,6 +11,9 @@
 /* The share of the tensor unit's rate that instructions of one warp reach. */
 #define OF_ONE_WARP 0.62
 
+/* From so many blocks for a multiprocessor on a reduction's threads add vectors; with fewer a thread for each element is quicker. */
+#define LEAST_BLOCKS_OF_VECTORS 1.5
+
 /* ---- What a row can do ---- */
 
 bool kernel_runs_on(const struct kernel *kernel, const struct device_traits *traits)
@@ -147,15 +150,31 @@ bool kernel_suits_images(const struct kernel *kernel, const struct problem *p)
     return (kernel_may_be_plain(kernel, p) || kernel_may_finish(kernel, p)) && (lies_well || kernel->any_d);
 }
 
-bool kernel_multiplies(const struct kernel *kernel, const struct device_traits *traits,
-                       const struct problem *p)
+bool kernel_may_sum(const struct kernel *kernel, const struct problem *p)
+{
+    int64_t size = (int64_t)carat_type_size(problem_sum_type(p));
+    return kernel->sums_image && p->k > 0 && p->m * size % MAP_ALIGNMENT == 0;
+}
+
+/* Whether a row multiplies a problem, if one of its images stores what it sums. */
+static bool sums(const struct kernel *kernel, const struct device_traits *traits, const struct problem *p)
 {
     /* Rungs of the ladder know nothing of batches. */
     bool product =
         kernel->operation == OPERATION_GEMM || (kernel->operation == OPERATION_LADDER && p->batch == 1);
     return product && kernel_has_types(kernel, p) && kernel_runs_on(kernel, traits) &&
-           has_layout(kernel, p) && within_limits(kernel, p) && is_aligned(kernel, p) &&
-           (!kernel_lacks_whole(kernel) || kernel_suits_images(kernel, p));
+           has_layout(kernel, p) && within_limits(kernel, p) && is_aligned(kernel, p);
+}
+
+bool kernel_multiplies(const struct kernel *kernel, const struct device_traits *traits,
+                       const struct problem *p)
+{
+    return sums(kernel, traits, p) && (!kernel_lacks_whole(kernel) || kernel_suits_images(kernel, p));
+}
+
+bool kernel_has_way(const struct kernel *kernel, const struct device_traits *traits, const struct problem *p)
+{
+    return kernel_multiplies(kernel, traits, p) || (sums(kernel, traits, p) && kernel_may_sum(kernel, p));
 }
 
 bool kernel_finishes(const struct kernel *kernel, const struct problem *p)
@@ -172,16 +191,27 @@ bool kernel_finishes(const struct kernel *kernel, const struct problem *p)
 
 /* ---- Which row does a step ---- */
 
-const struct kernel *find_reduce_row(const struct device_traits *traits, carat_type type)
+/* Whether a row's threads have whole vectors of D, and so many that each multiprocessor has some blocks of them. */
+static bool suits_vectors(const struct device_traits *traits, const struct kernel *kernel,
+                          const struct problem *p)
 {
+    double blocks =
+        (double)p->m * (double)p->n * (double)p->batch / ((double)kernel_threads(kernel) * kernel->vector);
+    return p->m % kernel->vector == 0 && blocks >= LEAST_BLOCKS_OF_VECTORS * (double)traits->multiprocessors;
+}
+
+const struct kernel *find_reduce_row(const struct device_traits *traits, const struct problem *p)
+{
+    const struct kernel *found = NULL;
     for (int i = 0; i < carat_catalog_count; i++) {
         const struct kernel *kernel = &carat_catalog[i];
-        if (kernel->operation == OPERATION_REDUCE && kernel->element == (int)type &&
-            kernel_runs_on(kernel, traits)) {
-            return kernel;
+        if (kernel->operation == OPERATION_REDUCE && kernel->element == (int)problem_sum_type(p) &&
+            kernel_runs_on(kernel, traits) &&
+            (kernel->vector > 0 ? suits_vectors(traits, kernel, p) : !found)) {
+            found = kernel;
         }
     }
-    return NULL;
+    return found;
 }
 
 const struct kernel *find_pack_row(const struct device_traits *traits, size_t element_bytes, int converts)

@@ -41,13 +41,19 @@ bool kernel_may_finish(const struct kernel *kernel, const struct problem *p);
 /* Of a row without a whole image: whether one does the product, and D lies as the engine stores it, but for its address, or anywhere. */
 bool kernel_suits_images(const struct kernel *kernel, const struct problem *p);
 
+/* Of the same: whether it has an image for parts of k, and their sums lie as the engine stores them. */
+bool kernel_may_sum(const struct kernel *kernel, const struct problem *p);
+
+/* Whether a row multiplies a problem as it is, in one part or in several. */
+bool kernel_has_way(const struct kernel *kernel, const struct device_traits *traits, const struct problem *p);
+
 /* Elements of which bases, columns and strides of A and B must be multiples; 1 where the row takes any. */
 int64_t kernel_aligned_elements(const struct kernel *kernel, const struct problem *p);
 
 /* ---- Which row does a step ---- */
 
-/* The row that goes on from sums of a type; NULL where there is none. */
-const struct kernel *find_reduce_row(const struct device_traits *traits, carat_type type);
+/* The row that adds and finishes the sums of a product; NULL where there is none. */
+const struct kernel *find_reduce_row(const struct device_traits *traits, const struct problem *p);
 
 /* The row that packs elements of a size as they are (0) or as another type; NULL where there is none. */
 const struct kernel *find_pack_row(const struct device_traits *traits, size_t element_bytes, int converts);

@@ -46,7 +46,7 @@ const struct way_place *way_find(struct way_finder *finder, const struct tuning_
                                   .limited = true,
                                   .forced = true};
     bool found = finder->treatments[i].possible && line->kernel &&
-                 kernel_multiplies(line->kernel, finder->traits, &way->product) &&
+                 kernel_has_way(line->kernel, finder->traits, &way->product) &&
                  complete_way(&search, line->kernel, line->parts, way) &&
                  (!line->shares || share_tiles(&search, way));
     return found ? &finder->treatments[i].place : NULL;

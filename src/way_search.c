@@ -105,6 +105,18 @@ static int64_t k_of_parts(const struct kernel *kernel, const struct problem *pro
     return fits && ceiling(k, k_per_part) == parts ? k_per_part : 0;
 }
 
+/*
+ * Whether a row without a whole image has none for a way either: for one part whose D it stores itself, or for several. For bare sums
+ * of all of k there are enough other rows.
+ */
+static bool lacks_image(const struct kernel *kernel, const struct candidate *way)
+{
+    const struct problem *to = &way->product;
+    bool has_image =
+        way->bare ? way->parts > 1 && kernel_may_sum(kernel, to) : kernel_suits_images(kernel, to);
+    return kernel_lacks_whole(kernel) && !has_image;
+}
+
 bool complete_way(const struct search *search, const struct kernel *kernel, int parts,
                   struct candidate *candidate)
 {
@@ -117,7 +129,7 @@ bool complete_way(const struct search *search, const struct kernel *kernel, int 
     candidate->safe = find_safe_row(search->traits, candidate, kernel);
     candidate->parts = parts;
     candidate->bare = parts > 1 || !kernel_finishes(kernel, p);
-    if (candidate->bare && kernel_lacks_whole(kernel)) {
+    if (lacks_image(kernel, candidate)) {
         return false;
     }
     candidate->partial_bytes = candidate->bare ? partial_bytes(p, parts) : 0;
@@ -286,7 +298,7 @@ static void search_rows(struct search *search, const struct candidate *treated)
     for (int i = 0; i < carat_catalog_count; i++) {
         const struct kernel *kernel = &carat_catalog[i];
         if ((search->only && kernel != search->only) || kernel->operation != OPERATION_GEMM ||
-            !kernel_multiplies(kernel, search->traits, &treated->product) ||
+            !kernel_has_way(kernel, search->traits, &treated->product) ||
             (!search->looks_at_all && kernel_shares_nothing(kernel, &treated->product))) {
             continue;
         }
@@ -327,7 +339,9 @@ const struct kernel *search_stand_in(const struct search *search, const struct c
             ways_look_up(ways, kernel, &place, &near);
             own.near = &near;
         }
-        if (complete_way(&own, kernel, 1, &other) && !other.bare && may_be_best(&own, &other)) {
+        /* Of so many parts as well, whose sums are finished behind it; else it finishes them itself. */
+        if (complete_way(&own, kernel, way->parts, &other) && other.bare == way->bare &&
+            may_be_best(&own, &other)) {
             other = has_trees ? with_trees(&own, &other) : other;
             compete(&own, &other);
         }
@@ -426,7 +440,7 @@ void search_all(struct search *search)
 
 struct search search_of(const struct device_traits *traits, const struct problem *p)
 {
-    const struct kernel *reduce = find_reduce_row(traits, problem_sum_type(p));
+    const struct kernel *reduce = find_reduce_row(traits, p);
     bool fits =
         reduce && (double)p->m * (double)p->n * (double)p->batch / kernel_threads(reduce) < MOST_BLOCKS;
     return (struct search){.traits = traits, .problem = p, .reduce = fits ? reduce : NULL, .limited = true};

@@ -55,7 +55,7 @@ bool share_tiles(const struct search *search, struct candidate *candidate);
 
 /*
  * The best row for the product of a way whose row has no whole image: one of its kind that does all that a call may ask for, of whole
- * tiles and all of K in one part, so that it needs nothing of the workspace but what the way does. NULL where there is none.
+ * tiles and as many parts of K, so that it needs nothing of the workspace but what the way does. NULL where there is none.
  */
 const struct kernel *search_stand_in(const struct search *search, const struct candidate *way);
 

@@ -1089,7 +1089,8 @@ static carat_gemm_problem random_finish(carat_type type_sum, int64_t m, int64_t 
 static bool check_reduction(const struct kernel *row, const struct cpu_kernel *kernel, struct random *random)
 {
     carat_type type_sum = (carat_type)row->element;
-    int64_t m = random_between(random, 1, 150);
+    int vector = row->vector > 0 ? row->vector : 1; /* elements of a thread, above each other */
+    int64_t m = vector * random_between(random, 1, 150 / vector);
     int64_t n = random_between(random, 1, 40);
     int64_t batch = random_one_in(random, 2) ? 1 : random_between(random, 2, 4);
     int parts = (int)random_between(random, 1, 20);
@@ -1139,7 +1140,7 @@ static bool check_reduction(const struct kernel *row, const struct cpu_kernel *k
     work.partials = partials.buffer.before;
     work.c = in_place ? d.buffer.before : c.buffer.before;
     work.run = extras_run(&extras, p);
-    launch(row, kernel, ceiling(m * n * batch, row->threads_x), &arguments, random);
+    launch(row, kernel, ceiling(m * n * batch, (int64_t)row->threads_x * vector), &arguments, random);
     bool right = check_result(row, &d, expect_reduced, &work);
     right &= buffer_is_kept(&partials.buffer) && buffer_is_kept(&c.buffer);
     bool guards = buffer_destroy(&partials.buffer);

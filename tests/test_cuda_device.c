@@ -1897,6 +1897,7 @@ static const char *name_of_image(enum kernel_image image)
 {
     return image == IMAGE_PLAIN       ? "the image for plain products"
            : image == IMAGE_FINISHING ? "the image that finishes sums"
+           : image == IMAGE_SUMS      ? "the image for parts of k"
                                       : "the whole image";
 }
 
@@ -1907,6 +1908,7 @@ static const unsigned char *image_of(const struct kernel *row, enum kernel_image
         [IMAGE_WHOLE] = row->image,
         [IMAGE_PLAIN] = row->plain_image,
         [IMAGE_FINISHING] = row->finish_image,
+        [IMAGE_SUMS] = row->sums_image,
     };
     return images[image];
 }
@@ -2220,14 +2222,17 @@ static void plain_products_have_an_image_of_their_own(void **state)
         assert_int_equal(row->plain_image != NULL, row->plain > 0);
         assert_int_equal(row->image != NULL, row->plain < 2 && row->finish < 2);
         assert_int_equal(row->finish_image != NULL, row->finish > 0);
+        assert_int_equal(row->sums_image != NULL, row->sums > 0);
+        assert_true(!row->sums || !row->image);
         bool is_float_8 = row->element == ELEMENT_E4M3 || row->element == ELEMENT_E5M2;
         assert_true(!row->finish || row->plain == (is_float_8 ? 0 : row->finish));
         if (is_of_images(row)) {
             int launches[KERNEL_IMAGES] = {0};
             check_demands(device, row, somewhere, launches);
             for (enum kernel_image image = IMAGE_WHOLE; image < KERNEL_IMAGES; ++image) {
-                assert_int_equal(launches[image] > 0, image_of(row, image) != NULL);
-                assert_int_equal(cuda_kernel_is_loaded(device, row, image), image_of(row, image) != NULL);
+                bool launched = image_of(row, image) && image != IMAGE_SUMS; /* in one part */
+                assert_int_equal(launches[image] > 0, launched);
+                assert_int_equal(cuda_kernel_is_loaded(device, row, image), launched);
             }
             rows += row->plain > 0;
             finishing += row->finish > 0;
@@ -2275,7 +2280,7 @@ static struct along_k times_two(const struct along_k *w)
     return doubled;
 }
 
-/* Products in parts, and those whose tiles are shared, are for the whole image, and their plans load no other. */
+/* Products in parts, and those whose tiles are shared, are for the whole image of a row that has it, and their plans load no other. */
 static void plain_products_are_in_one_part_and_share_nothing(void **state)
 {
     (void)state;
@@ -2399,7 +2404,7 @@ static void images_without_memory_are_done_without(void **state)
     const struct kernel *row = catalog_find("wgmma_bf16_tn_256x128");
     assert_true(row && row->finish);
     standin_set_capability(90);
-    for (enum kernel_image image = IMAGE_PLAIN; image < KERNEL_IMAGES; ++image) {
+    for (enum kernel_image image = IMAGE_PLAIN; image <= IMAGE_FINISHING; ++image) {
         carat_context *carat = NULL;
         assert_ok(carat_context_create(CARAT_DEVICE_CUDA, 0, &carat));
         struct device *device = carat_context_device(carat);
@@ -2546,6 +2551,65 @@ static void another_row_stands_in_for_one_that_finishes(void **state)
     assert_true(floats_8 > 0 && others > 0);
 }
 
+/*
+ * The sums of parts of k are of an image of their own where a row lacks the whole one, whatever is asked for beside them: that is the
+ * reduction's. Not where alpha is 0, and nothing may be read, nor where the host does not know whether it is.
+ */
+static void parts_have_an_image_of_their_own(void **state)
+{
+    (void)state;
+    static const float zero = 0;
+    int rows = 0;
+    standin_set_capability(90);
+    for (int i = 0; i < carat_catalog_count; ++i) {
+        const struct kernel *row = &carat_catalog[i];
+        if (!row->sums || row->layout != LAYOUT_TN) {
+            continue;
+        }
+        carat_context *carat = NULL;
+        assert_ok(carat_context_create(CARAT_DEVICE_CUDA, 0, &carat));
+        struct device *device = carat_context_device(carat);
+        void *somewhere = device_memory(carat, 4096);
+        struct driver before = driver_that_notes_images();
+        carat_gemm_problem described =
+            carat_gemm_describe((carat_type)row->element, (int64_t)3 * row->tile_m * kernel_cluster_m(row),
+                                (int64_t)3 * row->tile_n * kernel_cluster_n(row), 4096);
+        described.bias = CARAT_BIAS_PER_ROW;
+        described.type_cd = CARAT_F32;
+        struct along_k w = described_along_k(described, somewhere);
+        w.operands.bias = somewhere;
+        struct along_k doubled = times_two(&w);
+        struct plan parts = plan_in_parts(device, row, &w.problem, 2);
+        const struct kernel *other = parts.stand_in;
+        assert_true(other && other->image && plan_has(&parts, STEP_REDUCE));
+
+        noted_images.loads = 0;
+        noted_images.barred = row->sums_image;
+        assert_ok(device->functions->prepare(device, &parts));
+        run_noted(device, &parts, &w, NULL);
+        assert_int_equal(launched_image(other), IMAGE_WHOLE);
+        noted_images.barred = NULL;
+        assert_ok(device->functions->prepare(device, &parts));
+        const int loads = noted_images.loads;
+        assert_int_equal(loads, 3); /* this one, the other's, the reduction's */
+        assert_int_equal(plan_launches(device, &parts, &w, NULL), IMAGE_SUMS);
+        assert_int_equal(plan_launches(device, &parts, &doubled, NULL), IMAGE_SUMS);
+        w.operands.alpha = &zero;
+        run_noted(device, &parts, &w, NULL);
+        assert_int_equal(launched_image(other), IMAGE_WHOLE);
+        w.operands.alpha = somewhere;
+        run_noted(device, &parts, &w, NULL);
+        assert_int_equal(launched_image(other), IMAGE_WHOLE);
+        assert_int_equal(noted_images.loads, loads);
+        assert_ok(carat_release(carat, somewhere));
+        carat_context_destroy(carat);
+        driver = before;
+        rows++;
+    }
+    standin_set_capability(100);
+    assert_true(rows > 0);
+}
+
 static void a_context_waits_for_its_work(void **state)
 {
     (void)state;
@@ -2663,6 +2727,7 @@ int main(void)
         test(images_without_memory_are_done_without),
         test(another_row_stands_in_for_one_without_a_whole_image),
         test(another_row_stands_in_for_one_that_finishes),
+        test(parts_have_an_image_of_their_own),
         test(a_context_waits_for_its_work),
         test(the_current_context_stays),
         test(device_memory_is_out_of_the_hosts_reach),

@@ -106,7 +106,7 @@ static bool aligned(const struct kernel *kernel, const struct problem *p)
            (offsets * size % alignment == 0 && p->align_a % alignment == 0 && p->align_b % alignment == 0);
 }
 
-/* A row without a whole image is for what may be plain, or finished, and another can stand in for it. */
+/* A row without a whole image is for what may be plain, or finished, or for parts of K, and another can stand in for it. */
 static void check_stand_in(const struct device_traits *traits, const struct plan *plan,
                            const struct kernel *kernel)
 {
@@ -118,14 +118,20 @@ static void check_stand_in(const struct device_traits *traits, const struct plan
     }
     int64_t bytes = (int64_t)carat_type_size(p->type_cd);
     assert_true(kernel->plain == 2 || kernel->finish == 2);
-    assert_true(kernel->finish == 2 || (!p->bias && p->activation == CARAT_ACTIVATION_NONE));
-    assert_true(kernel->plain == 2 || p->type_cd == CARAT_BF16);
-    assert_true(kernel->any_d || (p->m | p->ldd | p->stride_d) * bytes % 16 == 0);
-    assert_true(plan->parts == 1 && plan->stream_tiles == 0 && !plan_has(plan, STEP_REDUCE));
+    if (plan->parts > 1) {
+        assert_true(kernel->sums_image && p->k > 0 && p->m * 4 % 16 == 0 && plan_has(plan, STEP_REDUCE));
+    } else {
+        assert_true(kernel->finish == 2 || (!p->bias && p->activation == CARAT_ACTIVATION_NONE));
+        assert_true(kernel->plain == 2 || p->type_cd == CARAT_BF16);
+        assert_true(kernel->any_d || (p->m | p->ldd | p->stride_d) * bytes % 16 == 0);
+        assert_false(plan_has(plan, STEP_REDUCE));
+    }
+    assert_int_equal(plan->stream_tiles, 0);
     assert_non_null(other);
     assert_non_null(other->image);
+    assert_int_equal(other->tile_k, kernel->tile_k);
     assert_true(kernel_multiplies(other, traits, p));
-    assert_true(kernel_finishes(other, &plan->problem));
+    assert_true(plan->parts > 1 || kernel_finishes(other, &plan->problem));
 }
 
 static void check_multiply(const struct device_traits *traits, const struct plan *plan,
@@ -469,6 +475,7 @@ static void check_plan(const struct device_traits *traits, const struct plan *pl
     assert_int_equal(last->kind, STEP_REDUCE);
     assert_int_equal(reduce->operation, OPERATION_REDUCE);
     assert_int_equal(reduce->element, problem_sum_type(p));
+    assert_true(reduce->vector == 0 || p->m % reduce->vector == 0);
     assert_non_null(strstr(plan->explanation, reduce->name));
     size_t least = (size_t)(p->m * p->n * p->batch * plan->parts) * carat_type_size(problem_sum_type(p));
     assert_int_equal(plan->workspace_bytes - plan->partials_at, (least + 255) / 256 * 256);
@@ -1032,8 +1039,8 @@ static void rows_that_share_nothing_are_shown_by_name(void **state)
 }
 
 /*
- * What a row without a whole image takes another row stands in for, and it takes nothing else, but where its D may begin anywhere, or
- * it finishes sums; its twin of 16 bits is as it is.
+ * What a row without a whole image takes another row stands in for, and it takes nothing else, but where its D may begin anywhere,
+ * it finishes sums, or sums parts of K; its twin of 16 bits is as it is.
  */
 static void rows_without_a_whole_image_have_one_that_stands_in(void **state)
 {
@@ -1063,9 +1070,11 @@ static void rows_without_a_whole_image_have_one_that_stands_in(void **state)
         others[3].ldc = others[3].ldd = plain.m + 1;
         others[4].type_cd = CARAT_F32;
         /* Rows that finish store one type, of those that give others: tf32 gives none. */
-        int count = row->finish == 2 && row->element != ELEMENT_F32 ? 5 : 4;
+        int count = (row->finish == 2 || row->sums) && row->element != ELEMENT_F32 ? 5 : 4;
         for (int j = 0; j < count; j++) {
-            bool does = (row->any_d && (j == 2 || j == 3)) || (row->finish == 2 && j < 2);
+            /* In parts a row with an image for them does all but what has an m that the engine does not store. */
+            bool sums = row->sums && j != 2;
+            bool does = sums || (row->any_d && (j == 2 || j == 3)) || (row->finish == 2 && j < 2);
             assert_int_equal(problem_check(&others[j], &problem), CARAT_OK);
             assert_int_equal(plan_choose_row(&h200, &problem, row, &plan),
                              does ? CARAT_OK : CARAT_UNSUPPORTED);
@@ -1082,6 +1091,28 @@ static void rows_without_a_whole_image_have_one_that_stands_in(void **state)
     }
     assert_true(rows > rows_of_any_d + rows_that_finish && rows_of_any_d > 0 && rows_that_finish > 0);
     assert_int_equal(halves[0], halves[1]);
+}
+
+/* Which row reduces how large a D: threads with vectors want many, of columns that are whole vectors, and of f32 sums. */
+static void large_reductions_are_by_vectors(void **state)
+{
+    (void)state;
+    static const struct {
+        carat_type type;
+        int64_t m;
+        int64_t n;
+        const char *row;
+    } cases[] = {{CARAT_BF16, 2048, 256, "reduce_f32_4"}, {CARAT_BF16, 2046, 256, "reduce_f32"},
+                 {CARAT_BF16, 256, 256, "reduce_f32"},    {CARAT_F32, 452, 448, "reduce_f32"},
+                 {CARAT_F32, 452, 449, "reduce_f32_4"},   {CARAT_S8, 2048, 256, "reduce_s32"},
+                 {CARAT_F64, 2048, 256, "reduce_f64"}};
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        carat_gemm_problem described = carat_gemm_describe(cases[i].type, cases[i].m, cases[i].n, 4096);
+        struct problem problem;
+        described.order = CARAT_COLUMN_MAJOR;
+        assert_int_equal(problem_check(&described, &problem), CARAT_OK);
+        assert_string_equal(find_reduce_row(&h200, &problem)->name, cases[i].row);
+    }
 }
 
 /* Rows with planes are forced on what may be split alone, and rows that rescue on nothing. */
@@ -1602,7 +1633,7 @@ static void messages_belong_to_threads(void **state)
 
 int main(void)
 {
-    struct CMUnitTest tests[30 + 2 * TYPES];
+    struct CMUnitTest tests[31 + 2 * TYPES];
     static char names[2 * TYPES][60];
     int count = 0;
     for (int t = 0; t < TYPES; t++) {
@@ -1623,6 +1654,7 @@ int main(void)
     tests[count++] = (struct CMUnitTest)cmocka_unit_test(large_sums_of_f32_are_split);
     tests[count++] = (struct CMUnitTest)cmocka_unit_test(rows_that_share_nothing_are_shown_by_name);
     tests[count++] = (struct CMUnitTest)cmocka_unit_test(rows_without_a_whole_image_have_one_that_stands_in);
+    tests[count++] = (struct CMUnitTest)cmocka_unit_test(large_reductions_are_by_vectors);
     tests[count++] = (struct CMUnitTest)cmocka_unit_test(planes_are_refused_what_they_lose);
     tests[count++] = (struct CMUnitTest)cmocka_unit_test(short_workspace_is_kept_to);
     tests[count++] = (struct CMUnitTest)cmocka_unit_test(replanning_ends);

@@ -148,7 +148,8 @@ typedef struct tensor_gemm_arguments {
 
 /*
  * Adds the parts of a split K in a fixed order and applies alpha and beta: D from partials. One
- * thread an element of D, in one line over m * n * batch: launch ceil(m * n * batch / THREADS_X) blocks.
+ * thread an element of D, in one line over m * n * batch: launch ceil(m * n * batch / THREADS_X) blocks. Of a row with
+ * VECTOR one thread has so many, of which m is a multiple, and partials lie at a multiple of their bytes.
  */
 typedef struct reduce_arguments {
     int64_t m;

@@ -74,7 +74,7 @@
  *
  * With PLAIN=1 it is a row's second image, or its only one, for products of which nothing is asked but their sums, rounded to D's usual type and
  * stored by the engine; with FINISHES=1 beside that also bias, an activation and a factor: see wgmma_plain.h. With ANY_D=1 D's columns may
- * begin anywhere then: see wgmma_columns.h. With PIECE_N a consumer has two times 64 rows, each half with instructions and sums of its
+ * begin anywhere then: see wgmma_columns.h. With SUMS=1 beside PLAIN=1 bare 32-bit sums of a part of k are stored. With PIECE_N a consumer has two times 64 rows, each half with instructions and sums of its
  * own: tiles of 256 by any width up to 176, or with TURNS=1 of 128 by up to 208, between which the tensor unit has no gap: see wgmma_tall.h.
  *
  * What limits it: 128 x 256 x 64 products of 16 bits are 1024 cycles of the tensor unit, for which 32 KB come
@@ -294,6 +294,9 @@ static_assert(!SCALED || (WGMMA_N % BLOCK_SIDE == 0 && BLOCKS_OF_TILE <= FACTORS
 static_assert(TILE_ROWS == 64 * ROW_HALVES * CONSUMERS_OF_TILE, "a consumer has 64 rows, or twice as many");
 #if FINISHES && (!PLAIN || (TURNS && !TALL) || SHARES_K || (ANY_D && PLAIN_BYTES == 4))
 #error "finished are results of a tile that both consumers sum or of 128 rows; of 32 bits not anywhere"
+#endif
+#if SUMS && (!PLAIN || FINISHES || ANY_D)
+#error "bare sums of a part of k are neither finished nor stored anywhere"
 #endif
 #if ANY_D && (!PLAIN || !SWAPPED || TURNS || SHARES_K || MOVES_SUMS || ROWS_IN_PAIRS || ROW_SHARERS > 1)
 #error "columns that begin anywhere are of bare sums, or finished ones, and a warp's whole"

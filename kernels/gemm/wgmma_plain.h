@@ -22,6 +22,11 @@
  * for f16, f32 for tf32, s32 for s8. What the whole image loses there is not arithmetic: of bf16 with ReLU 2.8% of a product of
  * 4096 cubed, where this one loses 0.7, and with bias 3.3 to 3.9, where this one loses 1.
  *
+ * Rows with SUMS=1 lack the whole image too, and have one compiled with PLAIN=1 and SUMS=1: the bare 32-bit sums of a part of K, for
+ * a reduction to add and to finish, whatever else is asked for. It wants an alpha that the host knows and that is not 0, and an m of
+ * whole 16 bytes of sums. It has no more code than the plain one, and a tile's width or a cluster that only few whole images have
+ * does for a K in parts as well.
+ *
  * The bits of D are the same from any image: the instructions that sum and round are the same ones, but with ReLU, which there is part
  * of the one that rounds, and has the bits of both for every f32.
  */
@@ -44,8 +49,15 @@
 #define FINISHES 0
 #endif
 
-/* Bytes of an element of D. */
-#define PLAIN_BYTES (ELEMENT == ELEMENT_F32 || ELEMENT == ELEMENT_S8 ? 4 : 2)
+#ifndef SUMS
+#define SUMS 0
+#endif
+
+/* Whether a tile may have a part of k, and its sums be stored as they are, for another kernel to add and to finish. */
+#define KNOWS_PARTS (!PLAIN || SUMS)
+
+/* Bytes of an element of D, or of a sum. */
+#define PLAIN_BYTES (SUMS || ELEMENT == ELEMENT_F32 || ELEMENT == ELEMENT_S8 ? 4 : 2)
 
 /* Finished sums become words of two results before any are stored; 32-bit ones are finished where they stand. */
 #define FINISHES_WORDS (FINISHES && PLAIN_BYTES == 2)
@@ -55,6 +67,9 @@ static __device__ inline int engine_knows_d(const tensor_gemm_arguments *argumen
     return (PLAIN && !ANY_D) || arguments->d_by_map;
 }
 
-static __device__ inline int has_partials(const gemm_arguments *gemm) { return !PLAIN && gemm->partials; }
+static __device__ inline int has_partials(const gemm_arguments *gemm)
+{
+    return KNOWS_PARTS && gemm->partials;
+}
 
 #endif

@@ -100,7 +100,7 @@ static __device__ inline walk walk_begin(const tensor_gemm_arguments *arguments,
 static __device__ inline uint32_t steps_of_whole(const gemm_arguments *gemm, uint32_t tile)
 {
     int64_t count = gemm->k;
-    if (!PLAIN && gemm->parts > 1) {
+    if (KNOWS_PARTS && gemm->parts > 1) {
         uint32_t part = tile / (uint32_t)(gemm->tiles_m * gemm->tiles_n) % (uint32_t)gemm->parts;
         int64_t left = gemm->k - part * gemm->k_per_part;
         count = left < gemm->k_per_part ? left : gemm->k_per_part;

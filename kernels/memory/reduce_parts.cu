@@ -15,6 +15,10 @@
  * reads 128 (or 256) bytes in a row of each part. K is split where D is small, and the parts have
  * just been written: they come from the L2 cache, and what counts is that AT_ONCE loads of a thread are on
  * the way together. Wider loads would leave fewer threads, and D has few elements as it is.
+ *
+ * But where each multiprocessor has several blocks, what a thread does beside its loads takes most of the time. With
+ * VECTOR=4 one adds four elements that stand above each other, of which m is a multiple: of 2048 x 256, two parts, 3.5 us
+ * in place of 5.6.
  */
 #include "kernel.h"
 
@@ -68,6 +72,10 @@ static __device__ inline running_sum add_part(running_sum before, accumulator pa
     return after;
 }
 
+#ifndef VECTOR
+
+#define ELEMENTS 1 /* of a thread */
+
 /* The sum over the parts that begin at `part` and are `size` elements long. */
 static __device__ inline accumulator sum_parts(const accumulator *part, int64_t size, int32_t parts)
 {
@@ -91,8 +99,8 @@ static __device__ inline accumulator sum_parts(const accumulator *part, int64_t 
 }
 
 /* From the sum of an element to D. With alpha 0 the products were not summed: whatever the parts hold, it is 0. */
-static __device__ inline void finish_element(const reduce_arguments *arguments, const place *place,
-                                             const accumulator *part, int64_t size)
+static __device__ inline void finish_elements(const reduce_arguments *arguments, const place *place,
+                                              const accumulator *part, int64_t size)
 {
     const epilogue_arguments *epilogue = &arguments->epilogue;
     int64_t at_c = place->problem * arguments->stride_c + place->j * arguments->ldc + place->i;
@@ -124,18 +132,101 @@ static __device__ inline void finish_element(const reduce_arguments *arguments, 
 #endif
 }
 
+#else
+
+#define ELEMENTS VECTOR
+#define VECTORS_AT_ONCE 4
+
+static_assert(VECTOR == 4 && ELEMENT == ELEMENT_F32, "four f32 sums are a load");
+
+/* The sums of four elements that stand above each other. */
+static __device__ inline void sum_parts(const accumulator *part, int64_t size, int32_t parts,
+                                        accumulator sums[VECTOR])
+{
+    running_sum running[VECTOR] = {{0, 0}};
+    for (int32_t p = 0; p < parts; p += VECTORS_AT_ONCE) {
+        float4 values[VECTORS_AT_ONCE] = {{0, 0, 0, 0}};
+#pragma unroll
+        for (int u = 0; u < VECTORS_AT_ONCE; u++) {
+            if (p + u < parts) {
+                values[u] = *(const float4 *)&part[(p + u) * size];
+            }
+        }
+#pragma unroll
+        for (int u = 0; u < VECTORS_AT_ONCE; u++) {
+            if (p + u < parts) {
+                running[0] = add_part(running[0], values[u].x);
+                running[1] = add_part(running[1], values[u].y);
+                running[2] = add_part(running[2], values[u].z);
+                running[3] = add_part(running[3], values[u].w);
+            }
+        }
+    }
+#pragma unroll
+    for (int e = 0; e < VECTOR; e++) {
+        sums[e] = running[e].sum;
+    }
+}
+
+/* Stores four results, together where they lie at a multiple of their bytes. */
+static __device__ inline void store_four(void *d, int64_t at, int32_t type, const float value[VECTOR])
+{
+    if (type == ELEMENT_F32 && (uintptr_t)((float *)d + at) % sizeof(float4) == 0) {
+        *(float4 *)((float *)d + at) = make_float4(value[0], value[1], value[2], value[3]);
+    } else if ((type == ELEMENT_F16 || type == ELEMENT_BF16) &&
+               (uintptr_t)((uint16_t *)d + at) % sizeof(uint2) == 0) {
+        int is_bf16 = type == ELEMENT_BF16;
+        uint32_t low = is_bf16 ? pack_bf16(value[0], value[1]) : pack_f16(value[0], value[1]);
+        uint32_t high = is_bf16 ? pack_bf16(value[2], value[3]) : pack_f16(value[2], value[3]);
+        *(uint2 *)((uint16_t *)d + at) = make_uint2(low, high);
+    } else {
+#pragma unroll
+        for (int e = 0; e < VECTOR; e++) {
+            store_result_as(d, at + e, type, value[e]);
+        }
+    }
+}
+
+/* From the sums of the four elements from `place` on to D. With alpha 0 they are 0, whatever the parts hold. */
+static __device__ inline void finish_elements(const reduce_arguments *arguments, const place *place,
+                                              const accumulator *part, int64_t size)
+{
+    const epilogue_arguments *epilogue = &arguments->epilogue;
+    int64_t at_c = place->problem * arguments->stride_c + place->j * arguments->ldc + place->i;
+    int64_t at_d = place->problem * arguments->stride_d + place->j * arguments->ldd + place->i;
+    epilogue_scalars scalars = epilogue_scalars_of(epilogue, arguments->alpha, arguments->beta);
+    accumulator value[VECTOR] = {0};
+    if (!alpha_is_zero(arguments->alpha, epilogue->result_type)) {
+        sum_parts(part, size, arguments->parts, value);
+    }
+#pragma unroll
+    for (int e = 0; e < VECTOR; e++) {
+        float bias = bias_of(epilogue, place->problem, place->i + e, place->j);
+        float addend = addend_of(epilogue, scalars.beta, arguments->c, at_c + e, bias);
+        value[e] = fmaf(scalars.alpha, value[e], addend);
+    }
+    activate_all(value, VECTOR, epilogue->activation);
+#pragma unroll
+    for (int e = 0; e < VECTOR; e++) {
+        value[e] *= scalars.scale_d;
+    }
+    store_four(arguments->d, at_d, epilogue->result_type, value);
+}
+
+#endif
+
 KERNEL KERNEL_NAME(reduce_arguments arguments)
 {
     wait_for_kernels_before();
     let_next_kernel_begin();
     int64_t size = arguments.m * arguments.n;
     int64_t total = size * arguments.batch;
-    int64_t index = (int64_t)blockIdx.x * THREADS_X + threadIdx.x;
+    int64_t index = ((int64_t)blockIdx.x * THREADS_X + threadIdx.x) * ELEMENTS;
     if (index >= total) {
         return;
     }
     place place = place_of(index, arguments.m, arguments.n, total);
     const accumulator *part = (const accumulator *)arguments.partials +
                               place.problem * arguments.parts * size + place.j * arguments.m + place.i;
-    finish_element(&arguments, &place, part, size);
+    finish_elements(&arguments, &place, part, size);
 }

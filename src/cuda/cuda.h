@@ -33,10 +33,10 @@ carat_status cuda_kernel_query(struct device *device, const struct kernel *kerne
                                struct cuda_kernel_info *info);
 
 /*
- * Which of a row's images: the one that does all that the row can, the one for plain products, or the one for those with bias, an
- * activation or a factor.
+ * Which of a row's images: the one that does all that the row can, the one for plain products, the one for those with bias, an
+ * activation or a factor, or the one for parts of k.
  */
-enum kernel_image { IMAGE_WHOLE, IMAGE_PLAIN, IMAGE_FINISHING, KERNEL_IMAGES };
+enum kernel_image { IMAGE_WHOLE, IMAGE_PLAIN, IMAGE_FINISHING, IMAGE_SUMS, KERNEL_IMAGES };
 
 /* Whether one of them has been loaded, as its first launch does. */
 bool cuda_kernel_is_loaded(struct device *device, const struct kernel *kernel, enum kernel_image image);

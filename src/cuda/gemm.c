@@ -161,13 +161,12 @@ carat_status cuda_gemm(struct device *base, const struct plan *plan, const struc
 static carat_status prepare_images(struct cuda_device *device, const struct plan *plan,
                                    const struct kernel *kernel)
 {
+    bool is_whole = plan->parts == 1 && plan->stream_tiles == 0;
     bool may_be[KERNEL_IMAGES] = {
-        [IMAGE_PLAIN] = kernel_may_be_plain(kernel, &plan->product),
-        [IMAGE_FINISHING] = kernel_may_finish(kernel, &plan->product),
+        [IMAGE_PLAIN] = is_whole && kernel_may_be_plain(kernel, &plan->product),
+        [IMAGE_FINISHING] = is_whole && kernel_may_finish(kernel, &plan->product),
+        [IMAGE_SUMS] = plan->parts > 1 && kernel_may_sum(kernel, &plan->product),
     };
-    if (plan->parts > 1 || plan->stream_tiles > 0) {
-        return CARAT_OK;
-    }
     for (enum kernel_image image = IMAGE_PLAIN; image < KERNEL_IMAGES; ++image) {
         CUfunction function;
         carat_status status = may_be[image] ? kernel_load(device, kernel, image, &function) : CARAT_OK;

@@ -57,7 +57,7 @@ static carat_status load(struct cuda_device *device, const struct kernel *kernel
                          CUmodule *module, CUfunction *function)
 {
     const unsigned char *const images[KERNEL_IMAGES] = {kernel->image, kernel->plain_image,
-                                                        kernel->finish_image};
+                                                        kernel->finish_image, kernel->sums_image};
     *module = NULL;
     carat_status status = DRIVER(device, cuModuleLoadData(module, images[image]));
     if (status == CARAT_OK) {

@@ -225,7 +225,8 @@ static carat_status reduce_launch(struct cuda_device *device, const struct plan 
     };
     /* The partials were allocated, so their number fits. */
     int64_t elements = problem->m * problem->n * problem->batch;
-    return kernel_launch(device, kernel, divide_up(elements, kernel_threads(kernel)), &arguments, stream);
+    int64_t of_block = (int64_t)kernel_threads(kernel) * (kernel->vector > 0 ? kernel->vector : 1);
+    return kernel_launch(device, kernel, divide_up(elements, of_block), &arguments, stream);
 }
 
 /* One operand's way into the workspace; in how many rounds is chosen for both. */

@@ -255,8 +255,12 @@ enum kernel_image tensor_image(const struct kernel *kernel, const struct problem
     if (tensor_is_plain(kernel, product, gemm)) {
         return IMAGE_PLAIN;
     }
-    /* With an alpha of 0 nothing may be read, which that image does not know. */
+    /* With an alpha of 0 nothing may be read, which these images do not know. */
     bool reads = !gemm->alpha.device && !scalar_is(&gemm->alpha, problem_scalar_type(product), 0);
+    if (gemm->partials) {
+        struct boxed sums = destination_of(kernel, product, gemm);
+        return kernel->sums_image && reads && has_map_of_d(kernel, &sums) ? IMAGE_SUMS : IMAGE_WHOLE;
+    }
     return kernel_may_finish(kernel, product) && reads && is_of_sums_alone(kernel, product, gemm)
                ? IMAGE_FINISHING
                : IMAGE_WHOLE;

@@ -183,13 +183,25 @@ static struct trial attempt_row(struct random *random, const struct kernel *row,
     return trial;
 }
 
+/* Notes that a row has a way of several parts. */
+static void note_parts(void *context, const struct candidate *candidate)
+{
+    bool *found = context;
+    *found = *found || (candidate->parts > 1 && !candidate->pack);
+}
+
 /* Whether the row can do the trial: alone, or with what brings A and B in order, splits K, finishes sums. */
 static bool row_does(const struct trial *trial)
 {
     struct problem problem;
     struct plan plan;
+    bool found = false;
     if (problem_check(&trial->problem, &problem) != CARAT_OK) {
         return false;
+    }
+    if (trial->way == WAY_PARTS) {
+        plan_visit_row(&device->traits, &problem, trial->row, note_parts, &found);
+        return found;
     }
     return trial->way == WAY_ROW ? kernel_multiplies(trial->row, &device->traits, &problem) &&
                                        kernel_finishes(trial->row, &problem)
@@ -323,6 +335,36 @@ static bool make_finished(int64_t index, const struct kernel *row, struct trial 
     return row_does(trial);
 }
 
+/* Of a K in several parts, with all that is asked of a product: a row sums the parts, and another kernel finishes them. */
+static bool make_parts(int64_t index, const struct kernel *row, struct trial *trial)
+{
+    struct random random = random_of(row - carat_catalog, -500 - index);
+    int64_t unit = trial_unit(row);
+    for (int attempt = 0; attempt < 100; attempt++) {
+        *trial = attempt_row(&random, row, index, 32);
+        carat_gemm_problem *p = &trial->problem;
+        p->m = up_to(p->m, unit);
+        p->n = up_to(p->n, unit);
+        p->k = up_to(tailed(&random, index * 5, row->tile_k, cases(12, 3)) + row->tile_k, unit);
+        int64_t batch = index % 5 == 1 ? 3 : 1;
+        if (index % 4 == 0) { /* several tiles for each cluster */
+            batch = fill_tiles(&random, row, p, unit);
+            p->k = up_to(row->tile_k * random_between(&random, 2, 3) - 1, unit);
+        }
+        trial_random_placing(&random, trial);
+        trial_random_epilogue(&random, trial);
+        trial_batch(trial, batch, 0);
+        trial_align(trial, unit);
+        trial->shift_a = up_to(trial->shift_a, unit);
+        trial->shift_b = up_to(trial->shift_b, unit);
+        trial->way = WAY_PARTS;
+        if (row_does(trial)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* Rungs of the ladder take column-major matrices without a transpose, one problem. */
 static bool make_rung(int64_t index, void *what, struct trial *trial)
 {
@@ -343,7 +385,8 @@ static bool make_rung(int64_t index, void *what, struct trial *trial)
 
 /*
  * Trials of a row: so many of any kind, then, where its blocks stay for several tiles, some of many problems, where it has an
- * image for plain products or one that finishes some of those, and where its clusters may share tiles, some where they do.
+ * image for plain products, one that finishes or one for parts of K some of those, and where its clusters may share tiles, some
+ * where they do.
  */
 struct of_row {
     const struct kernel *row;
@@ -351,6 +394,7 @@ struct of_row {
     int64_t many;
     int64_t plain;
     int64_t finished;
+    int64_t parts;
 };
 
 static bool make_of_row(int64_t index, void *what, struct trial *trial)
@@ -368,6 +412,9 @@ static bool make_of_row(int64_t index, void *what, struct trial *trial)
     }
     if (index < of->any + of->many + of->plain + of->finished) {
         return make_finished(index, of->row, trial);
+    }
+    if (index < of->any + of->many + of->plain + of->finished + of->parts) {
+        return make_parts(index, of->row, trial);
     }
     struct random random = random_of(of->row - carat_catalog, index);
     return shared_trial(&random, of->row, &device->traits, option.reduced ? SHARED_LEAST : SHARED_MOST,
@@ -404,7 +451,7 @@ static bool run_once(struct lane *lane, const struct trial *trial, bool look(str
 
 /*
  * Products have the same bits where the host does not know alpha, and so launches the whole image or the row that stands in. The
- * first ones have several tiles a cluster: they load the image in question, which nobody has before.
+ * first ones load the image in question, which nobody has before; of plain and finished ones they have several tiles a cluster.
  */
 static void check_image(const struct kernel *row, enum kernel_image image,
                         bool make(int64_t, const struct kernel *, struct trial *))
@@ -416,8 +463,12 @@ static void check_image(const struct kernel *row, enum kernel_image image,
             continue; /* expect_trials() has said so where it has none at all */
         }
         crew_watch(crew, 0, &trial);
-        if (kernel_lacks_whole(row)) {
-            trial.way = WAY_ANY; /* whose plan has the row that stands in */
+        if (kernel_lacks_whole(row) && trial.way == WAY_ROW) {
+            trial.way = WAY_WHOLE; /* whose plan has the row that stands in */
+        }
+        if (image == IMAGE_SUMS && (trial.alpha == 0 || trial.scalars_on_device)) {
+            trial.alpha = 1;
+            trial.scalars_on_device = false;
         }
         bool same = run_once(lane, &trial, lane_keep);
         expect(cuda_kernel_is_loaded(device, row, image), "the image has been launched");
@@ -435,6 +486,9 @@ static void check_images(const struct kernel *row)
     }
     if (row->finish_image) {
         check_image(row, IMAGE_FINISHING, make_finished);
+    }
+    if (row->sums_image) {
+        check_image(row, IMAGE_SUMS, make_parts);
     }
     expect(kernel_lacks_whole(row) || cuda_kernel_is_loaded(device, row, IMAGE_WHOLE),
            "the whole image has been launched");
@@ -478,7 +532,7 @@ static void check_pace(const struct kernel *row)
         return;
     }
     if (kernel_lacks_whole(row)) {
-        trial.way = WAY_ANY;
+        trial.way = WAY_WHOLE;
     }
     crew_watch(crew, 0, &trial);
     bool same = run_once(lane, &trial, lane_keep);
@@ -566,14 +620,19 @@ static void check_row(const struct kernel *row)
     };
     if (kernel_lacks_whole(row)) {
         of = (struct of_row){
-            .row = row, .plain = cases(64, 6), .finished = row->finish_image ? cases(96, 8) : 0};
+            .row = row,
+            .plain = cases(64, 6),
+            .finished = row->finish_image ? cases(96, 8) : 0,
+            .parts = row->sums_image ? cases(48, 6) : 0,
+        };
     }
-    int64_t whole = of.any + of.many + of.plain + of.finished;
+    int64_t whole = of.any + of.many + of.plain + of.finished + of.parts;
     int64_t shared = row->stream ? cases(8, 1) : 0;
     expect_trials(&of, 0, of.any, "that it does");
     expect_trials(&of, of.any, of.many, "of many problems");
     expect_trials(&of, of.any + of.many, of.plain, "that is plain");
-    expect_trials(&of, whole - of.finished, of.finished, "that is finished");
+    expect_trials(&of, whole - of.parts - of.finished, of.finished, "that is finished");
+    expect_trials(&of, whole - of.parts, of.parts, "of several parts");
     expect_trials(&of, whole, shared, "whose tiles its clusters share");
     if ((row->plain_image || row->finish_image) && option.number < 0 && time_left()) {
         check_images(row);

@@ -480,8 +480,9 @@ static carat_status operands_of(const struct lane *lane, const void *alpha, cons
                : status;
 }
 
-/* Of the ways to compute a problem number `wanted`. */
+/* Of the ways to compute a problem number `wanted`; of those alone that sum A and B where they lie in several parts, or of all. */
 struct pick {
+    bool in_parts;
     int64_t wanted;
     int64_t count;
     struct candidate picked;
@@ -490,7 +491,8 @@ struct pick {
 static void visit(void *context, const struct candidate *candidate)
 {
     struct pick *pick = context;
-    if (pick->count++ == pick->wanted) {
+    bool counts = !pick->in_parts || (candidate->parts > 1 && !candidate->pack);
+    if (counts && pick->count++ == pick->wanted) {
         pick->picked = *candidate;
     }
 }
@@ -498,7 +500,7 @@ static void visit(void *context, const struct candidate *candidate)
 static carat_status choose_any(const struct lane *lane, const struct problem *problem, struct plan *plan)
 {
     const struct device_traits *traits = &lane->device->traits;
-    struct pick pick = {.wanted = -1};
+    struct pick pick = {.in_parts = lane->trial.way == WAY_PARTS, .wanted = -1};
     plan_visit_row(traits, problem, lane->trial.row, visit, &pick);
     if (pick.count == 0) {
         return fail(CARAT_UNSUPPORTED, "there is no such way");
@@ -921,7 +923,7 @@ enum outcome lane_try(struct lane *lane, const struct trial *trial, int runs, ch
     if (status == CARAT_OK) {
         status = lane_run(lane, lane->stream);
         if (status == CARAT_UNSUPPORTED && trial->way != WAY_LIBRARY && trial->way != WAY_SHARED &&
-            trial->way != WAY_WHOLE) {
+            trial->way != WAY_WHOLE && trial->way != WAY_PARTS) {
             snprintf(why, why_size, "%s", carat_last_message());
             return OUTCOME_SKIPPED;
         }

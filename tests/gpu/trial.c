@@ -53,7 +53,8 @@ void trial_describe(const struct trial *trial, char *text, size_t size)
     static const char *const places[] = {"device", "pinned", "pageable"};
     static const char *const scales[] = {"none", "host", "device", "device, but D's"};
     const carat_gemm_problem *p = &trial->problem;
-    static const char *const ways[] = {"library", "alone", "packed", "any way", "shared tiles"};
+    static const char *const ways[] = {"library",      "alone",       "packed",    "any way",
+                                       "shared tiles", "whole tiles", "k in parts"};
     static const char *const ranges[RANGES] = {
         "", ", A small", ", A tiny", ", some tiny", ", exponents far apart", ", two huge"};
     snprintf(text, size,

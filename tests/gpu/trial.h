@@ -16,10 +16,10 @@ enum place { PLACE_DEVICE, PLACE_PINNED, PLACE_PAGEABLE, PLACE_COUNT };
 
 /*
  * How it is computed: as the library chooses, by one row of the catalogue alone, with A and B packed, in any one
- * of the ways that the library looks at (of the row's, where one is given), whatever it thinks of it, or by a row
- * whose clusters share tiles, or have each its own and all of K.
+ * of the ways that the library looks at (of the row's, where one is given), whatever it thinks of it, by a row
+ * whose clusters share tiles, or have each its own and all of K, or by one that sums K in several parts.
  */
-enum way { WAY_LIBRARY, WAY_ROW, WAY_PACKED, WAY_ANY, WAY_SHARED, WAY_WHOLE };
+enum way { WAY_LIBRARY, WAY_ROW, WAY_PACKED, WAY_ANY, WAY_SHARED, WAY_WHOLE, WAY_PARTS };
 
 /* Where they lie; with the last but that of D, which the host has. */
 enum scales { SCALES_NONE, SCALES_HOST, SCALES_DEVICE, SCALES_INPUTS_DEVICE };
@@ -42,7 +42,7 @@ enum range {
 struct trial {
     carat_gemm_problem problem; /* leading dimensions filled in */
     enum way way;
-    const struct kernel *row; /* WAY_ROW, WAY_ANY, WAY_SHARED, WAY_WHOLE; else NULL */
+    const struct kernel *row; /* NULL with WAY_LIBRARY and WAY_PACKED, and maybe with WAY_ANY */
     uint64_t seed;            /* of its elements */
     double alpha;
     double beta;

@@ -3,7 +3,8 @@
  * own, with a kernel of the row's name and no other, for the row's architectures, that keeps nothing in local memory
  * and whose blocks fit a multiprocessor. Rows with PLAIN, and no others, have an image for plain products, of which the same is true,
  * which takes the same shared memory, and whose machine code is much shorter; so have rows with FINISH one for products with scales,
- * bias, an activation or a factor, which is not as short. Those with PLAIN=2 or FINISH=2 have no image for everything.
+ * bias, an activation or a factor, which is not as short. Those with PLAIN=2 or FINISH=2 have no image for everything, and of these
+ * rows with SUMS, and no others, one for parts of k.
  *
  * Fat binaries and the ELF files in them are taken apart here, without a tool of the CUDA toolkit. A fat binary is
  * a header of 16 bytes, then entries: each a header that says kind, architecture and size, and its bytes, which may
@@ -109,6 +110,11 @@ static struct image plain_image(const struct kernel *row)
 static struct image finishing_image(const struct kernel *row)
 {
     return image_between(row, ", finishing,", row->finish_image, row->finish_image_end);
+}
+
+static struct image sums_image(const struct kernel *row)
+{
+    return image_between(row, ", sums,", row->sums_image, row->sums_image_end);
 }
 
 /*
@@ -346,6 +352,15 @@ static int count_finishing_images(void)
     return count;
 }
 
+static int count_sums_images(void)
+{
+    int count = 0;
+    for (int i = 0; i < carat_catalog_count; i++) {
+        count += carat_catalog[i].sums_image != NULL;
+    }
+    return count;
+}
+
 /* Skips the test where the build has no kernels. */
 static void need_images(void)
 {
@@ -360,8 +375,8 @@ static void need_images(void)
 static void expect_image(struct image image, bool wanted)
 {
     if ((image.file.size > 0) != wanted) {
-        fail_msg("%s%s with PLAIN=%d and FINISH=%d: an image is %s", image.row->name, image.kind,
-                 image.row->plain, image.row->finish, wanted ? "missing" : "there");
+        fail_msg("%s%s with PLAIN=%d, FINISH=%d and SUMS=%d: an image is %s", image.row->name, image.kind,
+                 image.row->plain, image.row->finish, image.row->sums, wanted ? "missing" : "there");
     }
 }
 
@@ -374,6 +389,9 @@ static void check_row(const struct kernel *row)
         }
         if (row->finish > 0) {
             check_image(finishing_image(row));
+        }
+        if (row->sums > 0) {
+            check_image(sums_image(row));
         }
         return;
     }
@@ -393,6 +411,7 @@ static void every_row_has_its_kernel(void **state)
         expect_image(whole_image(row), !kernel_lacks_whole(row) && compiled);
         expect_image(plain_image(row), row->plain > 0 && compiled);
         expect_image(finishing_image(row), row->finish > 0 && compiled);
+        expect_image(sums_image(row), row->sums > 0 && compiled);
         if (compiled) {
             print_message("%s\n", row->name); /* the last one named is the one that failed */
             check_row(row);
@@ -421,9 +440,9 @@ static void apart(struct image x, struct image y)
 /* No image of a row has a byte in common with one of another row, or of its own. */
 static void images_apart(const struct kernel *x, const struct kernel *y)
 {
-    enum { IMAGES = 3 };
-    const struct image of_x[IMAGES] = {whole_image(x), plain_image(x), finishing_image(x)};
-    const struct image of_y[IMAGES] = {whole_image(y), plain_image(y), finishing_image(y)};
+    enum { IMAGES = 4 };
+    const struct image of_x[IMAGES] = {whole_image(x), plain_image(x), finishing_image(x), sums_image(x)};
+    const struct image of_y[IMAGES] = {whole_image(y), plain_image(y), finishing_image(y), sums_image(y)};
     for (int i = 0; i < IMAGES; i++) {
         for (int j = 0; j < IMAGES; j++) {
             if (x != y || i != j) {
@@ -452,9 +471,9 @@ static void library_is_small(void **state)
     struct stat status;
     assert_int_equal(stat(SHARED_LIBRARY, &status), 0);
     print_message("the shared library has %.1f MB, images of %d rows in it: %d of them have one for plain "
-                  "products, %d one that finishes sums\n",
+                  "products, %d one that finishes sums, %d one for parts of k\n",
                   (double)status.st_size / 1e6, count_images(), count_plain_images(),
-                  count_finishing_images());
+                  count_finishing_images(), count_sums_images());
     assert_true(status.st_size > 0);
     assert_true(status.st_size < LIBRARY_LIMIT);
 }
