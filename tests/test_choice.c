@@ -46,7 +46,8 @@ static const struct table_case tables[] = {
      * Nearly all of its shapes of up to 30 us have been timed anew in a cache that knows nothing of them, with the rows as they were
      * then. After came 64 x 128 for 8-bit operands that lie across k, and clusters that share the rows, or both operands: with these
      * the larger ones of 16-bit types and half of the others of TN have been timed once more. Most rows that are only plain
-     * have been timed on an H200 alone, and none that sums parts of k without a whole image has been timed so here.
+     * have been timed on an H200 alone, and none that sums parts of k without a whole image has been timed so here;
+     * times of parts with a large D are brought to the reduction by vectors as those above.
      */
     {TUNING "/nvidia-h100-80gb-hbm3.txt", "NVIDIA H100 80GB HBM3", true, 400, 1.08, 1.55, 1.7, 0.11, 1.02,
      0.12},
