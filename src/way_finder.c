@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "measured.h"
+#include "rows.h"
 #include "treatments.h"
 #include "way_search.h"
 

@@ -184,9 +184,9 @@ static struct trial attempt_row(struct random *random, const struct kernel *row,
 }
 
 /* Notes that a row has a way of several parts. */
-static void note_parts(void *context, const struct candidate *candidate)
+static void note_parts(void *seen, const struct candidate *candidate)
 {
-    bool *found = context;
+    bool *found = seen;
     *found = *found || (candidate->parts > 1 && !candidate->pack);
 }
 
