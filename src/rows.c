@@ -156,8 +156,9 @@ bool kernel_may_sum(const struct kernel *kernel, const struct problem *p)
     return kernel->sums_image && p->k > 0 && p->m * size % MAP_ALIGNMENT == 0;
 }
 
-/* Whether a row multiplies a problem, if one of its images stores what it sums. */
-static bool sums(const struct kernel *kernel, const struct device_traits *traits, const struct problem *p)
+/* Whether a row multiplies a problem's A and B as they lie, whatever becomes of the sums. */
+static bool multiplies_operands(const struct kernel *kernel, const struct device_traits *traits,
+                                const struct problem *p)
 {
     /* Rungs of the ladder know nothing of batches. */
     bool product =
@@ -169,12 +170,14 @@ static bool sums(const struct kernel *kernel, const struct device_traits *traits
 bool kernel_multiplies(const struct kernel *kernel, const struct device_traits *traits,
                        const struct problem *p)
 {
-    return sums(kernel, traits, p) && (!kernel_lacks_whole(kernel) || kernel_suits_images(kernel, p));
+    return multiplies_operands(kernel, traits, p) &&
+           (!kernel_lacks_whole(kernel) || kernel_suits_images(kernel, p));
 }
 
 bool kernel_has_way(const struct kernel *kernel, const struct device_traits *traits, const struct problem *p)
 {
-    return kernel_multiplies(kernel, traits, p) || (sums(kernel, traits, p) && kernel_may_sum(kernel, p));
+    return kernel_multiplies(kernel, traits, p) ||
+           (multiplies_operands(kernel, traits, p) && kernel_may_sum(kernel, p));
 }
 
 bool kernel_finishes(const struct kernel *kernel, const struct problem *p)
