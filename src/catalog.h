@@ -40,6 +40,7 @@ struct kernel {
     int consumers;    /* warpgroups that multiply, beside one that copies or splits */
     int swapped;      /* 1: the instruction's rows run along n, not along m */
     int row_sharers;  /* blocks of a cluster that have the instruction's rows in common (1) */
+    int k_sharers; /* parts of a tile's k, each multiplied by blocks of their own in the cluster, which add them (1) */
     int piece_n;  /* columns of D that are stored at a time where a consumer has two times 64 rows; else 0 */
     int shares_k; /* 1: two consumers have one tile, every other step of its k each */
     int turns; /* 1: each consumer has tiles of its own, of 64 rows or two times 64, in turn with the others */

@@ -48,6 +48,9 @@
  */
 #define HAND_OVER_CYCLES 1500.0
 #define HAND_OVER_RATE 48.0
+/* Where the blocks of a cluster share a tile's k: cycles until sums come, and bytes a cycle that a block sends. */
+#define EXCHANGE_CYCLES 1200.0
+#define EXCHANGE_RATE 32.0
 /* How much longer shared tiles take than whole ones: at different k at a time, blocks read nothing in common. */
 #define SHARED_COST 1.15
 
@@ -127,6 +130,24 @@ double memory_share_of(double gigabytes, double clock, int multiprocessors)
 {
     bool known = gigabytes > 0 && clock > 0 && multiprocessors > 0;
     return known ? gigabytes * 1e9 / (clock * 1e6 * multiprocessors) / PROMISED_RATE : 0;
+}
+
+/* ---- K ---- */
+
+/* What a block multiplies of k, beside the other parts and the other blocks of its cluster. */
+static double k_of_block(const struct candidate *candidate)
+{
+    int64_t k = candidate->parts > 1 ? candidate->k_per_part : candidate->product.k;
+    return (double)k / kernel_k_sharers(candidate->kernel);
+}
+
+/* Cycles until blocks that share a tile's k have sent each other their sums of it, and added them. */
+static double exchange_cycles(const struct kernel *kernel)
+{
+    int sharers = kernel_k_sharers(kernel);
+    return sharers == 1 ? 0
+                        : EXCHANGE_CYCLES +
+                              (double)kernel_tile_sum_bytes(kernel) * (sharers - 1) / sharers / EXCHANGE_RATE;
 }
 
 /* ---- Fetching ---- */
@@ -347,7 +368,7 @@ static double product_cycles(const struct device_traits *traits, const struct ca
     double resident = mine < fit ? mine : fit;
     double busy = fit > 1 ? ALONE + (1 - ALONE) * resident / fit : 1;
 
-    double used_k = (double)(candidate->parts > 1 ? candidate->k_per_part : p->k);
+    double used_k = k_of_block(candidate);
     double k = kernel_is_direct(kernel) ? used_k : ceil(used_k / kernel->tile_k) * kernel->tile_k;
     if (kernel->element == ELEMENT_F64 && kernel_aligned_elements(kernel, p) > 1 &&
         (p->lda * (int64_t)sizeof(double) % SECTOR != 0 || p->ldb * (int64_t)sizeof(double) % SECTOR != 0)) {
@@ -377,7 +398,7 @@ static double product_cycles(const struct device_traits *traits, const struct ca
                                                  : ceil(mine / fit) * BLOCK_CYCLES;
     double between = kernel->tensor_maps ? between_tiles(kernel, mine, pieces, carry)
                                          : begins + mine * store_cycles(kernel, p);
-    return mine * fmax(fmax(multiply, fetch), wait) + between;
+    return mine * (fmax(fmax(multiply, fetch), wait) + exchange_cycles(kernel)) + between;
 }
 
 /*
@@ -395,7 +416,7 @@ static double memory_cycles_in_waves(const struct device_traits *traits, const s
     if (!kernel->tensor_maps || candidate->stream_tiles > 0 || tiles < at_once || last == 0) {
         return 0;
     }
-    double k = (double)(candidate->parts > 1 ? candidate->k_per_part : candidate->product.k);
+    double k = k_of_block(candidate);
     return memory * (1 - (double)last / (double)tiles) + fetch_cycles(kernel, &candidate->product) * k;
 }
 

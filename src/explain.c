@@ -79,6 +79,9 @@ void explain_plan(const struct search *search, struct plan *plan)
         snprintf(sums, sizeof(sums), ", the first %" PRId64 " shared evenly by all multiprocessors",
                  best->stream_tiles * kernel_cluster_blocks(kernel));
     }
+    if (kernel_k_sharers(kernel) > 1) {
+        snprintf(sums, sizeof(sums), ", the K of each shared by %d blocks", kernel_k_sharers(kernel));
+    }
     const struct tuning_table *table = search->traits->tuning; /* NULL where who has timed it had another */
     const char *relative = best->corrected && table ? tuning_relative(table) : NULL;
     char times[100] = "";

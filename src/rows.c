@@ -99,9 +99,11 @@ static bool within_limits(const struct kernel *kernel, const struct problem *p)
     /* Blocks of a cluster begin beyond D where its tile reaches over the end, and 32 bits have to hold that. */
     int64_t most_m = MAP_ELEMENTS - (int64_t)kernel->tile_m * kernel_cluster_m(kernel);
     int64_t most_n = MAP_ELEMENTS - (int64_t)kernel->tile_n * kernel_cluster_n(kernel);
-    return !kernel->tensor_maps ||
-           (p->k > 0 && p->m < most_m && p->n < most_n && p->k < MAP_ELEMENTS && p->batch < MAP_ELEMENTS &&
-            p->lda < most && p->ldb < most && p->stride_a < most && p->stride_b < most);
+    /* Of what blocks share each has a step at least. */
+    int64_t least_k = (int64_t)kernel->tile_k * (kernel_k_sharers(kernel) - 1);
+    return !kernel->tensor_maps || (p->k > least_k && p->m < most_m && p->n < most_n && p->k < MAP_ELEMENTS &&
+                                    p->batch < MAP_ELEMENTS && p->lda < most && p->ldb < most &&
+                                    p->stride_a < most && p->stride_b < most);
 }
 
 /* Whether a row's plain image stores results of a type. */
@@ -259,7 +261,7 @@ bool kernel_has_consumers(const struct kernel *kernel) { return kernel->consumer
 bool kernel_keeps_pace(const struct kernel *kernel)
 {
     return kernel->operation == OPERATION_GEMM && kernel->tensor_maps && kernel->planes < 3 &&
-           kernel->tile_m * kernel->tile_n >= 128 * 128;
+           kernel_k_sharers(kernel) == 1 && kernel->tile_m * kernel->tile_n >= 128 * 128;
 }
 
 bool kernel_is_dots(const struct kernel *kernel) { return kernel_is_thin(kernel) && kernel->stages == 1; }
@@ -348,6 +350,17 @@ int kernel_most_resident(const struct kernel *kernel)
 
 int kernel_cluster_blocks(const struct kernel *kernel) { return kernel->cluster > 1 ? kernel->cluster : 1; }
 
+int kernel_k_sharers(const struct kernel *kernel) { return kernel->k_sharers > 1 ? kernel->k_sharers : 1; }
+int kernel_k_storers(const struct kernel *kernel)
+{
+    int sharers = kernel_k_sharers(kernel);
+    int columns = kernel->swapped ? kernel->tile_m : kernel->tile_n;
+    if (columns % (16 * sharers) == 0) {
+        return sharers;
+    }
+    return sharers % 2 == 0 && columns % (8 * sharers) == 0 ? sharers / 2 : 1;
+}
+
 /* Blocks that have the instruction's rows in common stand along its columns, which are D's rows if swapped; the others along its rows. */
 static int row_sharers(const struct kernel *kernel)
 {
@@ -355,7 +368,7 @@ static int row_sharers(const struct kernel *kernel)
 }
 static int column_sharers(const struct kernel *kernel)
 {
-    return kernel_cluster_blocks(kernel) / row_sharers(kernel);
+    return kernel_cluster_blocks(kernel) / row_sharers(kernel) / kernel_k_sharers(kernel);
 }
 int kernel_cluster_m(const struct kernel *kernel)
 {

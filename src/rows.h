@@ -28,7 +28,7 @@ bool kernel_has_types(const struct kernel *kernel, const struct problem *p);
 
 /*
  * Whether a row can stand in for another that lacks a whole image: with the same instructions, and so with the same bits where both
- * do what is asked for.
+ * do what is asked for; but where blocks share k (kernel_k_sharers()), whose parts of it are added last.
  */
 bool kernel_stands_in(const struct kernel *kernel, const struct kernel *other);
 
@@ -119,6 +119,11 @@ bool kernel_shares_as(const struct kernel *kernel, const struct kernel *other);
 
 /* Tiles of the whole product, whole clusters of them; false where there are more than a grid can have. */
 bool kernel_count_blocks(const struct kernel *kernel, const struct problem *p, int parts, int64_t *blocks);
+
+/* Parts of a tile's k that blocks of a cluster multiply, and add through each other's shared memory. */
+int kernel_k_sharers(const struct kernel *kernel);
+/* And how many of these blocks store a share of the tile: as K_STORERS of kernels/gemm/wgmma.cu. */
+int kernel_k_storers(const struct kernel *kernel);
 
 /* Bytes of a block's sums of a tile, 4 each, which it hands to another block. */
 int64_t kernel_tile_sum_bytes(const struct kernel *kernel);

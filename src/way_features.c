@@ -46,7 +46,10 @@ void way_features(const struct way_case *asked, float features[WAY_FEATURES])
     const struct problem *product = &way->product;
     const struct kernel *kernel = way->kernel;
     const struct way_place *place = asked->place;
-    double k = (double)(way->parts > 1 ? way->k_per_part : product->k > 0 ? product->k : 1);
+    double k = (double)(way->parts > 1   ? way->k_per_part
+                        : product->k > 0 ? product->k
+                                         : 1) /
+               kernel_k_sharers(kernel); /* a block's */
     double tiles_m = (double)product->m / kernel->tile_m;
     double tiles_n = (double)product->n / kernel->tile_n;
     double in_waves = waves(asked->traits, way);

@@ -146,9 +146,10 @@ static bool are_twins(const struct kernel *x, const struct kernel *y)
            x->tile_k == y->tile_k && x->stages == y->stages && x->threads_x == y->threads_x &&
            x->warp_m == y->warp_m && x->warp_n == y->warp_n && x->thread_m == y->thread_m &&
            x->cluster == y->cluster && x->swapped == y->swapped && x->row_sharers == y->row_sharers &&
-           x->shares_k == y->shares_k && x->turns == y->turns && x->consumers == y->consumers &&
-           x->planes == y->planes && x->stream == y->stream && x->min_blocks == y->min_blocks &&
-           x->alignment == y->alignment && x->k_limit == y->k_limit && x->shared_bytes == y->shared_bytes;
+           x->k_sharers == y->k_sharers && x->shares_k == y->shares_k && x->turns == y->turns &&
+           x->consumers == y->consumers && x->planes == y->planes && x->stream == y->stream &&
+           x->min_blocks == y->min_blocks && x->alignment == y->alignment && x->k_limit == y->k_limit &&
+           x->shared_bytes == y->shared_bytes;
 }
 
 int ways_row(const struct ways *ways, const struct kernel *kernel)

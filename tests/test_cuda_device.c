@@ -1845,6 +1845,7 @@ static struct {
     int launches;
     const unsigned char *first;  /* the image whose kernel was launched first */
     const unsigned char *barred; /* one for which there is no memory */
+    unsigned blocks;             /* of the last launch */
 } noted_images;
 
 /* A module is its image, and so is a function. */
@@ -1873,9 +1874,9 @@ static CUresult unload_image(CUmodule module)
 
 static CUresult note_image(const CUlaunchConfig *config, CUfunction function, void **arguments, void **extra)
 {
-    (void)config;
     (void)arguments;
     (void)extra;
+    noted_images.blocks = config->gridDimX;
     if (noted_images.launches++ == 0) {
         noted_images.first = (const unsigned char *)(const void *)function;
     }
@@ -2067,7 +2068,8 @@ static carat_gemm_problem demanded_problem(const struct device *device, const st
     int64_t tiles = demand->tiles == ONE_TOO_MANY ? clusters + 1 : demand->tiles == ONE_EACH ? clusters : 1;
     int64_t m = tiles * row->tile_m * kernel_cluster_m(row) + demand->more_m;
     int64_t n = (int64_t)row->tile_n * kernel_cluster_n(row) + demand->more_n;
-    int64_t k = demand->k ? demand->k : 256;
+    /* Blocks that share k have a step each, at least. */
+    int64_t k = (int64_t)row->tile_k * (kernel_k_sharers(row) - 1) + (demand->k ? demand->k : 256);
     carat_gemm_problem p = carat_gemm_describe((carat_type)row->element, m, n, k);
     p.type_b = (carat_type)(row->element_b ? row->element_b : row->element);
     p.type_cd = result;
@@ -2280,6 +2282,34 @@ static struct along_k times_two(const struct along_k *w)
     return doubled;
 }
 
+/* Where blocks of a cluster share k each cluster has one tile, were they more than find a place at a time; others stay, and go on. */
+static void clusters_that_share_k_have_a_tile_each(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"wgmma_bf16_tn_64x64_k2", "wgmma_bf16_tn_128x64_k4",
+                                        "wgmma_bf16_tn_64x64"};
+    standin_set_capability(90);
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); ++i) {
+        carat_context *carat = NULL;
+        assert_ok(carat_context_create(CARAT_DEVICE_CUDA, 0, &carat));
+        struct device *device = carat_context_device(carat);
+        void *somewhere = device_memory(carat, 4096);
+        const struct kernel *row = catalog_find(names[i]);
+        int64_t clusters = kernel_clusters(row, &device->traits);
+        int64_t tiles = clusters + 1;
+        struct driver before = driver_that_notes_images();
+        struct along_k w = along_k(tiles * row->tile_m, row->tile_n, 4096, somewhere);
+        noted_images.launches = 0;
+        assert_ok(cuda_gemm_with(device, row, &w.problem, &w.operands, NULL));
+        int64_t launched = kernel_k_sharers(row) > 1 ? tiles : clusters;
+        assert_int_equal(noted_images.blocks, launched * kernel_cluster_blocks(row));
+        assert_ok(carat_release(carat, somewhere));
+        carat_context_destroy(carat);
+        driver = before;
+    }
+    standin_set_capability(100);
+}
+
 /* Products in parts, and those whose tiles are shared, are for the whole image of a row that has it, and their plans load no other. */
 static void plain_products_are_in_one_part_and_share_nothing(void **state)
 {
@@ -2425,6 +2455,18 @@ static void images_without_memory_are_done_without(void **state)
     standin_set_capability(100);
 }
 
+/* The image that a row stands in with: clusters with a tile each, or with none, are launched with the whole one. */
+static enum kernel_image image_of_stand_in(const struct device *device, const struct plan *plan,
+                                           enum kernel_image image)
+{
+    const struct kernel *other = plan->stand_in;
+    int64_t blocks;
+    assert_true(kernel_count_blocks(other, &plan->product, 1, &blocks));
+    int cluster = kernel_cluster_blocks(other);
+    bool suits = cluster == 1 || blocks / cluster > kernel_clusters(other, &device->traits);
+    return suits && image_of(other, image) ? image : IMAGE_WHOLE;
+}
+
 /* For a row without a whole image another one stands in, which plans load too: when more is asked for, or it finds no memory. */
 static void another_row_stands_in_for_one_without_a_whole_image(void **state)
 {
@@ -2443,7 +2485,8 @@ static void another_row_stands_in_for_one_without_a_whole_image(void **state)
         void *somewhere = device_memory(carat, 4096);
         struct driver before = driver_that_notes_images();
         struct along_k w = along_k((int64_t)5 * row->tile_m * kernel_cluster_m(row),
-                                   (int64_t)3 * row->tile_n * kernel_cluster_n(row), 256, somewhere);
+                                   (int64_t)3 * row->tile_n * kernel_cluster_n(row),
+                                   (int64_t)256 * kernel_k_sharers(row), somewhere);
         struct plan plan = plan_in_one_launch(device, row, &w);
         struct along_k doubled = times_two(&w);
         const struct kernel *other = plan.stand_in;
@@ -2457,7 +2500,7 @@ static void another_row_stands_in_for_one_without_a_whole_image(void **state)
         assert_ok(device->functions->gemm(device, &plan, &w.operands, &run));
         assert_int_equal(noted_images.launches, 1);
         /* For it is a plain product yet. */
-        assert_ptr_equal(noted_images.first, other->plain_image ? other->plain_image : other->image);
+        assert_int_equal(launched_image(other), image_of_stand_in(device, &plan, IMAGE_PLAIN));
 
         noted_images.barred = NULL;
         assert_ok(device->functions->prepare(device, &plan));
@@ -2469,8 +2512,11 @@ static void another_row_stands_in_for_one_without_a_whole_image(void **state)
         assert_true(noted_images.launches == 1 && noted_images.first == row->plain_image);
         noted_images.launches = 0;
         assert_ok(device->functions->gemm(device, &plan, &doubled.operands, &run));
-        const struct kernel *finisher = row->finish ? row : other;
-        assert_int_equal(launched_image(finisher), image_for_factors(finisher));
+        if (row->finish) {
+            assert_int_equal(launched_image(row), IMAGE_FINISHING);
+        } else {
+            assert_int_equal(launched_image(other), image_of_stand_in(device, &plan, IMAGE_FINISHING));
+        }
         assert_int_equal(noted_images.loads, loads);
 
         /* Nor does a D go by the copy engine's maps that does not begin at 16 bytes. */
@@ -2492,9 +2538,9 @@ static void another_row_stands_in_for_one_without_a_whole_image(void **state)
 /* A product of five tiles by three of a row, of 16-bit results. */
 static struct along_k finished_along_k(const struct kernel *row, void *somewhere)
 {
-    carat_gemm_problem described =
-        carat_gemm_describe((carat_type)row->element, (int64_t)5 * row->tile_m * kernel_cluster_m(row),
-                            (int64_t)3 * row->tile_n * kernel_cluster_n(row), 256);
+    carat_gemm_problem described = carat_gemm_describe(
+        (carat_type)row->element, (int64_t)5 * row->tile_m * kernel_cluster_m(row),
+        (int64_t)3 * row->tile_n * kernel_cluster_n(row), (int64_t)256 * kernel_k_sharers(row));
     described.type_b = (carat_type)(row->element_b ? row->element_b : row->element);
     described.type_cd = finished_result(row);
     described.accuracy = row->accuracy == ACCURACY_FAST ? CARAT_ACCURACY_FAST : CARAT_ACCURACY_STANDARD;
@@ -2527,7 +2573,7 @@ static void another_row_stands_in_for_one_that_finishes(void **state)
         noted_images.barred = row->finish_image;
         assert_ok(device->functions->prepare(device, &plan));
         run_noted(device, &plan, &doubled, NULL);
-        assert_int_equal(launched_image(other), image_for_factors(other));
+        assert_int_equal(launched_image(other), image_of_stand_in(device, &plan, IMAGE_FINISHING));
         noted_images.launches = 0;
         assert_int_equal(cuda_gemm_with(device, row, &doubled.problem, &doubled.operands, NULL),
                          CARAT_OUT_OF_DEVICE_MEMORY);
@@ -2722,6 +2768,7 @@ int main(void)
         test(what_planes_leave_is_computed_from_f32),
         test(planned_products_of_two_planes_allocate_nothing),
         test(plain_products_have_an_image_of_their_own),
+        test(clusters_that_share_k_have_a_tile_each),
         test(plain_products_are_in_one_part_and_share_nothing),
         test(plans_load_every_image_they_may_launch),
         test(images_without_memory_are_done_without),

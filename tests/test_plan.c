@@ -70,13 +70,21 @@ static void clusters_stand_side_by_side(void **state)
     assert_true(kernel_count_blocks(eight, &p, 1, &blocks) && blocks == 16);
     p.m = 321;
     assert_true(kernel_count_blocks(eight, &p, 1, &blocks) && blocks == 32);
-    const struct kernel *four = catalog_find("wgmma_bf16_tn_176x128_2x2");
+    const struct kernel *four = catalog_find("wgmma_e4m3_tn_128x128_2x2");
     assert_int_equal(kernel_cluster_m(four), 2);
     assert_int_equal(kernel_cluster_n(four), 2);
     /* Where the instruction's rows run along m the columns' sharers stand along it: four of 128 by two of 160. */
     const struct kernel *turned = catalog_find("wgmma_bf16_tn_128x160_4x2");
     assert_int_equal(kernel_cluster_m(turned), 4);
     assert_int_equal(kernel_cluster_n(turned), 2);
+
+    /* Blocks that share k stand at the same place. */
+    const struct kernel *parts = catalog_find("wgmma_bf16_tn_64x96_k2");
+    assert_int_equal(kernel_cluster_m(parts), 1);
+    assert_int_equal(kernel_cluster_n(parts), 1);
+    p.m = 129;
+    p.n = 128;
+    assert_true(kernel_count_blocks(parts, &p, 1, &blocks) && blocks == 12);
 
     /* Of larger clusters as many as a tenth fewer multiprocessors hold. */
     struct device_traits traits = {.multiprocessors = 132};
@@ -89,7 +97,7 @@ static int64_t blocks_of(const struct kernel *kernel, const struct problem *p, i
 {
     int64_t cluster = kernel->cluster > 1 ? kernel->cluster : 1;
     int64_t across = kernel->row_sharers > 1 ? kernel->row_sharers : 1; /* along the instruction's columns */
-    int64_t along = cluster / across;
+    int64_t along = cluster / across / (kernel->k_sharers > 1 ? kernel->k_sharers : 1);
     int64_t tile_m = kernel->tile_m * (kernel->swapped ? across : along);
     int64_t tile_n = kernel->tile_n * (kernel->swapped ? along : across);
     return ceiling(p->m, tile_m) * ceiling(p->n, tile_n) * cluster * parts * p->batch;
@@ -771,6 +779,41 @@ static void small_thin_products_come_at_once(void **state)
         assert_null(strstr(row_of(small_types[t], 8192, 1, 8192), "dots_"));
         assert_null(strstr(row_of(small_types[t], 1, 8192, 8192), "dots_"));
     }
+}
+
+/* Of a k of fewer steps than there are blocks some would have none; and each that stores has whole sixteens of the columns. */
+static void blocks_that_share_k_have_a_step_each(void **state)
+{
+    (void)state;
+    const int elements = 16; /* of any type that are whole pieces of 16 bytes */
+    int rows = 0;
+    for (int i = 0; i < carat_catalog_count; i++) {
+        const struct kernel *kernel = &carat_catalog[i];
+        int sharers = kernel_k_sharers(kernel);
+        if (sharers == 1 || kernel->layout != LAYOUT_TN) {
+            continue;
+        }
+        carat_gemm_problem described = carat_gemm_describe((carat_type)kernel->element, 64, 64, 1);
+        described.op_a = CARAT_TRANSPOSE;
+        described.accuracy = CARAT_ACCURACY_FAST;
+        for (int more = 0; more <= elements; more += elements) {
+            struct problem p;
+            described.k = (int64_t)kernel->tile_k * (sharers - 1) + more;
+            described.lda = described.ldb = described.k;
+            assert_int_equal(problem_check(&described, &p), CARAT_OK);
+            assert_true(kernel_multiplies(kernel, &h200, &p) == (more > 0));
+        }
+        int storers = kernel_k_storers(kernel);
+        int columns = kernel->swapped ? kernel->tile_m : kernel->tile_n;
+        assert_true(storers >= 1 && storers <= sharers);
+        assert_true(storers == 1 || columns % (16 * storers) == 0);
+        rows++;
+    }
+    assert_true(rows > 0);
+    assert_int_equal(kernel_k_storers(catalog_find("wgmma_bf16_tn_64x96_k2")), 2);
+    assert_int_equal(kernel_k_storers(catalog_find("wgmma_bf16_tn_64x112_k2")), 1);
+    assert_int_equal(kernel_k_storers(catalog_find("wgmma_bf16_tn_64x32_k4")), 2);
+    assert_int_equal(kernel_k_storers(catalog_find("wgmma_bf16_tn_64x64")), 1);
 }
 
 /* ---- f32 as sums of planes ---- */
@@ -1633,7 +1676,7 @@ static void messages_belong_to_threads(void **state)
 
 int main(void)
 {
-    struct CMUnitTest tests[31 + 2 * TYPES];
+    struct CMUnitTest tests[32 + 2 * TYPES];
     static char names[2 * TYPES][60];
     int count = 0;
     for (int t = 0; t < TYPES; t++) {
@@ -1646,6 +1689,7 @@ int main(void)
     }
     tests[count++] = (struct CMUnitTest)cmocka_unit_test(rows_are_found_by_name);
     tests[count++] = (struct CMUnitTest)cmocka_unit_test(clusters_stand_side_by_side);
+    tests[count++] = (struct CMUnitTest)cmocka_unit_test(blocks_that_share_k_have_a_step_each);
     tests[count++] = (struct CMUnitTest)cmocka_unit_test(long_sums_of_few_tiles_are_split);
     tests[count++] = (struct CMUnitTest)cmocka_unit_test(small_rows_are_for_batches);
     tests[count++] = (struct CMUnitTest)cmocka_unit_test(short_sums_go_direct);

@@ -29,7 +29,10 @@
  *     rows 1  |  tile of block 1      |  + other half
  *             +-----------------------+
  *
- * Blocks are persistent: while the consumers store one tile, the producer fills the stages for the next. Of large operands
+ * With K_SHARERS blocks, or rectangles of them, of a cluster multiply a part each of one tile's k, and add the sums through each
+ * other's shared memory: see wgmma_parts.h.
+ *
+ * Blocks are persistent (but where they share k, of a tile a cluster): while the consumers store one tile, the producer fills the stages for the next. Of large operands
  * clusters stay close to each other, for the cache's sake: see wgmma_pace.h.
  *
  * With TURNS=1 each consumer has tiles of its own, of all its rows, and multiplies in turn with the others: while one stores its
@@ -117,7 +120,12 @@
 #ifndef ROW_SHARERS
 #define ROW_SHARERS 1
 #endif
-#define COLUMN_SHARERS (CLUSTER / ROW_SHARERS)
+/* And how many such rectangles multiply parts of k of the same tiles. */
+#ifndef K_SHARERS
+#define K_SHARERS 1
+#endif
+#define RECTANGLE (CLUSTER / K_SHARERS)
+#define COLUMN_SHARERS (RECTANGLE / ROW_SHARERS)
 #if SWAPPED
 #define CLUSTER_M (TILE_M * ROW_SHARERS)
 #define CLUSTER_N (TILE_N * COLUMN_SHARERS)
@@ -144,6 +152,13 @@
 #ifndef TRANSPOSES
 #define TRANSPOSES 0
 #endif
+/* Of blocks that share k so many store as many columns of the tile, in whole sixteens; and a thread's sums of these. */
+#define K_STORERS                                                                                            \
+    (WGMMA_N % (16 * K_SHARERS) == 0                        ? K_SHARERS                                      \
+     : K_SHARERS % 2 == 0 && WGMMA_N % (8 * K_SHARERS) == 0 ? K_SHARERS / 2                                  \
+                                                            : 1)
+#define STORED_N (WGMMA_N / K_STORERS)
+#define STORED_SUMS (STORED_N / 2)
 #define CONSUMERS_OF_TILE (TURNS || SHARES_K ? 1 : CONSUMERS)
 #define ROW_HALVES (1 + TALL) /* of a consumer's rows: 64 each, with sums of their own */
 #define FIRST_ROW(consumer) (TURNS || SHARES_K ? 0 : (consumer)*64 * ROW_HALVES)
@@ -205,7 +220,7 @@
 #define BUFFER_ROWS PIECE_N
 #else
 #define STORERS WARPGROUP
-#define BUFFER_ROWS (WGMMA_N % 64 == 0 ? 64 : WGMMA_N % 32 == 0 ? 32 : 16)
+#define BUFFER_ROWS (STORED_N % 64 == 0 ? 64 : STORED_N % 32 == 0 ? 32 : 16)
 #endif
 #if ANY_D
 #define BUFFERS 1 /* of a warp, for all of its columns: see wgmma_columns.h */
@@ -263,10 +278,11 @@
  * Registers in which results wait to be stored while the next tile is multiplied: half as many as the tile has sums are
  * to spare (a few more where the width is no multiple of 64), for all of its 16-bit results or the last of its 32-bit
  * ones: pieces of 64 16-bit results along m, or of 32. Not where moved sums or fetched rows take the registers, or both do, nor
- * where another consumer multiplies meanwhile. Of two times 64 rows those of the second half wait, all of them.
+ * where another consumer multiplies meanwhile, nor where a block has but one tile. Of two times 64 rows those of the second half
+ * wait, all of them.
  */
-#if SWAPPED && TILE_M >= 64 && !TURNS && !ANY_D && !(MOVES_SUMS && (TILE_M > 160 || SHARES_K)) &&            \
-    !(FETCHES_ROWS && TILE_M > 192)
+#if SWAPPED && TILE_M >= 64 && K_SHARERS == 1 && !TURNS && !ANY_D &&                                         \
+    !(MOVES_SUMS && (TILE_M > 160 || SHARES_K)) && !(FETCHES_ROWS && TILE_M > 192)
 #define LATE_PIECES ((WGMMA_N + 63) / 64)
 #define LATE_WORDS (WGMMA_N % 64 == 0 ? LATE_PIECES * 16 : WGMMA_N / 4 + 8)
 #elif TALL && !TURNS
@@ -306,6 +322,12 @@ static_assert(TILE_ROWS == 64 * ROW_HALVES * CONSUMERS_OF_TILE, "a consumer has 
 #error                                                                                                       \
     "consumers of two times 64 rows have sums that stay, their rows along m, and 32-bit results in turn alone"
 #endif
+#if K_SHARERS > 1 && (!PLAIN || SUMS || ANY_D || TALL || TURNS || SHARES_K || PLANES > 1)
+#error "parts of k are added of tiles that are stored by the engine"
+#endif
+#if CLUSTER % K_SHARERS != 0
+#error "a cluster's rectangles are as large"
+#endif
 #if TURNS && (STREAM || PLANES > 1 || MOVES_SUMS || FETCHES_ROWS || CONSUMERS < 2)
 #error "whole tiles alone are taken in turn, of sums that stay where they are"
 #endif
@@ -322,7 +344,7 @@ static_assert(!FETCHES_ROWS || CONSUMERS == 2, "while a warpgroup fetches the ot
 #if SHARES_K && (!FETCHES_ROWS || STREAM || CLUSTER > 1 || TURNS || TRANSPOSES || STAGES % 2 != 0)
 #error "steps in turn are of whole tiles with fetched rows, and of every other stage"
 #endif
-#if CLUSTER % ROW_SHARERS != 0
+#if RECTANGLE % ROW_SHARERS != 0
 #error "a cluster is a rectangle"
 #endif
 /* A share may begin within eight rows: the engine puts pieces where their own address says, not where the box begins. */
@@ -343,10 +365,23 @@ typedef struct stage {
 
 #define PLACES 16
 
+/* Sums of a thread, as they are sent from block to block. */
+typedef struct __attribute__((aligned(16))) four_sums {
+    wgmma_sum sum[4];
+} four_sums;
+
 typedef struct shared_memory {
     stage stages[STAGES];
+#if K_SHARERS > 1
+    union { /* a block's only tile goes through the stages */
+        four_sums parts[K_SHARERS - 1][CONSUMERS][STORED_SUMS / 4]
+                       [WARPGROUP]; /* of other blocks' sums, see wgmma_parts.h */
+        unsigned char buffers[1][1][BUFFER_BYTES];
+    };
+#else
     unsigned char buffers[STORING_GROUPS][BUFFERS][BUFFER_BYTES]; /* on D's way to memory */
-    float bias[CONSUMERS][WGMMA_N > 64 * ROW_HALVES ? WGMMA_N : 64 * ROW_HALVES];
+#endif
+    float bias[CONSUMERS][STORED_N > 64 * ROW_HALVES ? STORED_N : 64 * ROW_HALVES];
 #if SHARES_K
     wgmma_sum handed[WGMMA_SUMS][WARPGROUP]; /* consumer 1's sums of a tile, for consumer 0 */
 #endif
@@ -359,13 +394,16 @@ typedef struct shared_memory {
 #if TRANSPOSES
     uint64_t turned[STAGES]; /* full, and columns lie along k */
 #endif
+#if K_SHARERS > 1
+    uint64_t parts_come; /* all of them */
+#endif
 } shared_memory;
 
 static_assert(__builtin_offsetof(shared_memory, stages) == 0 &&
                   __builtin_offsetof(stage, columns) == PLANES * ROWS_BYTES,
               "places in shared memory are worked out as numbers");
-static_assert(SWAPPED || TALL || WGMMA_N % BUFFER_ROWS == 0, "columns of D fill whole buffers");
-static_assert(!FINISHES || WGMMA_N % 16 == 0 || LATE_WORDS > 0 || TALL,
+static_assert(SWAPPED || TALL || STORED_N % BUFFER_ROWS == 0, "columns of D fill whole buffers");
+static_assert(!FINISHES || STORED_N % 16 == 0 || LATE_WORDS > 0 || TALL,
               "what is stored of results are whole buffers' rows");
 static_assert(STAGES + 2 + (LATE_WORDS > 0) + (TURNS || SHARES_K ? CONSUMERS - 1 : 0) <= PLACES,
               "the producer is so many pieces ahead at most");
@@ -385,6 +423,7 @@ static_assert(sizeof(shared_memory) == SHARED_BYTES, "the row says how much shar
  *     columns   the same to a D that begins anywhere
  *     tall      the same where a consumer has two times 64 rows
  *     stream    tiles whose steps blocks share
+ *     parts     tiles whose k the blocks of a cluster share
  *     planes    what is left to a row that rescues
  */
 #include "wgmma_walk.h"
@@ -403,6 +442,9 @@ static_assert(sizeof(shared_memory) == SHARED_BYTES, "the row says how much shar
 #include "wgmma_store.h"
 #endif
 #include "wgmma_stream.h"
+#if K_SHARERS > 1
+#include "wgmma_parts.h"
+#endif
 #include "wgmma_planes.h"
 
 /* ---- The producer --------------------------------------------------------------------------- */
@@ -445,8 +487,8 @@ static __device__ inline int own_share(int count, int across, int blocks, uint32
 /* The blocks of a cluster that have the rows of block `rank` in common, a bit each, and those that have its columns. */
 static __device__ inline uint32_t row_sharers(uint32_t rank)
 {
-    const uint32_t every = ((1u << CLUSTER) - 1) / ((1u << COLUMN_SHARERS) - 1); /* COLUMN_SHARERS apart */
-    return every << place_among_rows(rank);
+    const uint32_t every = ((1u << RECTANGLE) - 1) / ((1u << COLUMN_SHARERS) - 1); /* COLUMN_SHARERS apart */
+    return every << place_among_rows(rank) << first_of_rectangle(rank);
 }
 static __device__ inline uint32_t column_sharers(uint32_t rank)
 {
@@ -772,7 +814,7 @@ static __device__ inline void release(operand_places places, uint32_t number)
 {
     uint32_t thread = threadIdx.x % (WARPGROUP / RELEASES);
     uint32_t empty = places.full + EMPTY_BEHIND_FULL + number * (uint32_t)sizeof(uint64_t);
-    if (CLUSTER == 1) {
+    if (RECTANGLE == 1) {
         if (thread == 0) {
             mbarrier_arrive_address(empty);
         }
@@ -1434,7 +1476,7 @@ static __device__ inline int goes_through_stages(const consumer_state *self, int
 
 /* Stores a tile whose D the engine knows, or a block's last one; bytes of a result are 4 or 2. */
 static __device__ __forceinline__ void store_by_map(const consumer_state *self, standing at,
-                                                    const place_of_tile *tile, const float value[WGMMA_SUMS],
+                                                    const place_of_tile *tile, const float value[STORED_SUMS],
                                                     int bytes, int through_stages)
 {
     if (__builtin_expect(!engine_knows_d(self->arguments), 0)) {
@@ -1459,7 +1501,7 @@ static __device__ __forceinline__ void store_by_map(const consumer_state *self, 
  * spare, the last results wait in them.
  */
 static __device__ __forceinline__ void store_tile(consumer_state *self, standing at, place here,
-                                                  const float value[WGMMA_SUMS], int last)
+                                                  const float value[STORED_SUMS], int last)
 {
     const tensor_gemm_arguments *arguments = self->arguments;
     int bytes = bytes_of_result(self);
@@ -1568,7 +1610,7 @@ static __device__ inline void consume(const tensor_gemm_arguments *arguments, sh
         }
         wgmma_sum sum[CONSUMER_SUMS];
 #if !FINISHES_WORDS && !ANY_D && !TALL
-        float value[WGMMA_SUMS];
+        float value[STORED_SUMS];
 #endif
 #if PLANES > 2
         if (more && gemm->verdict.earlier && !keep(tiles_are_left(arguments, &work))) {
@@ -1599,6 +1641,15 @@ static __device__ inline void consume(const tensor_gemm_arguments *arguments, sh
         if (CLUSTER > 1 && last && !TURNS) {
             cluster_arrive();
         }
+#if K_SHARERS > 1
+        wgmma_sum stored[STORED_SUMS];
+        if (!add_parts(shared, sum, stored, consumer)) {
+            ++self.pieces;
+            break; /* others store all of the tile */
+        }
+#elif !ANY_D && !TALL
+        wgmma_sum *stored = sum;
+#endif
 #if ANY_D
         standing at = standing_of_thread();
         place here = part_of_consumer(*place_of_number(&self, self.pieces), consumer);
@@ -1649,9 +1700,9 @@ static __device__ inline void consume(const tensor_gemm_arguments *arguments, sh
 #if LATE_WORDS > 0
         uint32_t *words = self.late.words;
 #else
-        uint32_t words[WGMMA_SUMS / 2];
+        uint32_t words[STORED_SUMS / 2];
 #endif
-        finish_words(at, gemm, sum, words, self.todo & ALL_TODO, shared->bias[consumer], consumer);
+        finish_words(at, gemm, stored, words, self.todo & ALL_TODO, shared->bias[consumer], consumer);
         if (LATE_WORDS > 0 && !last) {
             self.waits = LATE_PIECES;
             continue;
@@ -1664,7 +1715,8 @@ static __device__ inline void consume(const tensor_gemm_arguments *arguments, sh
         store_words(at, arguments, shared, &tile, words, consumer, LATE_WORDS > 0 || last);
 #else
 #if FINISHES
-        finish_sums(standing_of_thread(), gemm, sum, self.todo & ALL_TODO, shared->bias[consumer], consumer);
+        finish_sums(standing_of_thread(), gemm, stored, self.todo & ALL_TODO, shared->bias[consumer],
+                    consumer);
 #endif
         /*
          * What is left to do of most products stands right behind their loop, and once more below: it is run once, and code
@@ -1673,8 +1725,8 @@ static __device__ inline void consume(const tensor_gemm_arguments *arguments, sh
         if (__builtin_expect(last && (self.todo & EXPRESS) && is_whole(&work), 1)) {
             meet_over_stages(consumer);
 #pragma unroll
-            for (int i = 0; i < WGMMA_SUMS; ++i) {
-                value[i] = sum_as_float(sum[i]);
+            for (int i = 0; i < STORED_SUMS; ++i) {
+                value[i] = sum_as_float(stored[i]);
             }
             place here = part_of_consumer(*place_of_number(&self, self.pieces), consumer);
             standing at = standing_of_thread();
@@ -1697,7 +1749,7 @@ static __device__ inline void consume(const tensor_gemm_arguments *arguments, sh
 #if PLANES > 1
         int left_alone = note_spoiled(at, gemm, here, sum);
 #endif
-        values_of_sums(at, gemm, here, sum, value, FINISHES ? 0 : self.todo & ALL_TODO,
+        values_of_sums(at, gemm, here, stored, value, FINISHES ? 0 : self.todo & ALL_TODO,
                        shared->bias[consumer], consumer);
         if (goes_through_stages(&self, last)) {
             meet_over_stages(consumer);
@@ -1772,7 +1824,14 @@ static __device__ inline void make_barriers(const tensor_gemm_arguments *argumen
             mbarrier_init(&shared->turned[s], TRANSPOSERS);
 #endif
         }
+#if K_SHARERS > 1
+        mbarrier_init(&shared->parts_come, 1);
+#endif
         mbarrier_init_fence();
+#if K_SHARERS > 1
+        mbarrier_arrive_expect(shared_address(&shared->parts_come),
+                               sizeof(shared->parts)); /* who stores waits for it */
+#endif
         tensor_map_prefetch(&arguments->a);
         tensor_map_prefetch(&arguments->b);
         if (engine_knows_d(arguments)) {

@@ -101,7 +101,7 @@ static __device__ inline uint32_t pack_above_zero(float low, float high)
 static __device__ __forceinline__ void fill_16(int place, unsigned char *buffer, const float *value,
                                                int first, int32_t type, int width)
 {
-#if WGMMA_N % 16 != 0
+#if STORED_N % 16 != 0
     uint32_t words[16] = {
         0}; /* of the last piece eight columns more are stored than there are, and are nobody's */
 #else
@@ -165,8 +165,8 @@ static __device__ __forceinline__ void fill_8(standing at, unsigned char *buffer
     int row = FIRST_OF_ROWS(at.group);
     int place = SWAPPED ? piece_at(row, 0) + 2 * at.member : piece_at(2 * at.member, at.warp) + row;
 #pragma unroll
-    for (int j = 0; j < (SWAPPED ? (WGMMA_N < 128 ? WGMMA_N : 128) : BUFFER_ROWS) / 8; ++j) {
-        if (first + 8 * j >= WGMMA_N) {
+    for (int j = 0; j < (SWAPPED ? (STORED_N < 128 ? STORED_N : 128) : BUFFER_ROWS) / 8; ++j) {
+        if (first + 8 * j >= STORED_N) {
             continue;
         }
 #pragma unroll
@@ -394,7 +394,7 @@ static __device__ __forceinline__ void copy_piece(standing at, const unsigned ch
                                                   const unsigned char *before, const destination *to,
                                                   int number, int bytes, int unit)
 {
-    int length = (to->rows < WGMMA_N ? to->rows : WGMMA_N) * bytes;
+    int length = (to->rows < STORED_N ? to->rows : STORED_N) * bytes;
     int first = number * ROW_BYTES;
     int place = at.lane % 8;
 #pragma unroll 4

@@ -9,7 +9,7 @@
 
 /* From a tile's sums to its results, of as many bits, where they stand. */
 static __device__ __forceinline__ void finish_sums(standing at, const gemm_arguments *gemm,
-                                                   wgmma_sum sum[WGMMA_SUMS], uint32_t todo,
+                                                   wgmma_sum sum[STORED_SUMS], uint32_t todo,
                                                    const float *shared_bias, int consumer)
 {
     place here = {0, 0, 0}; /* C alone would be looked for there */
@@ -53,8 +53,8 @@ static __device__ __forceinline__ float bias_of(int sum, int bias, const float o
  * Two results in a word, from all of a tile's sums, which are multiplied by alpha. Whose bias they have and which activation are
  * constants: what rounds them goes beside what adds to the next ones, and is what makes relu() as well.
  */
-static __device__ __forceinline__ void finish_pairs(standing at, const float value[WGMMA_SUMS],
-                                                    uint32_t words[WGMMA_SUMS / 2], float alpha,
+static __device__ __forceinline__ void finish_pairs(standing at, const float value[STORED_SUMS],
+                                                    uint32_t words[STORED_SUMS / 2], float alpha,
                                                     const float *shared_bias, int bias, int32_t activation)
 {
     float of_rows[2] = {0, 0};
@@ -64,7 +64,7 @@ static __device__ __forceinline__ void finish_pairs(standing at, const float val
     }
     float2 of_columns = {0, 0};
 #pragma unroll
-    for (int i = 0; i < WGMMA_SUMS / 2; ++i) {
+    for (int i = 0; i < STORED_SUMS / 2; ++i) {
         if (bias == BIAS_ALONG_COLUMNS && i % 2 == 0) {
             of_columns = *(const float2 *)&shared_bias[column_of(at, 2 * i)];
         }
@@ -82,7 +82,7 @@ static __device__ __forceinline__ void finish_pairs(standing at, const float val
 
 /* From a tile's sums, which are lost, to its results: all of the epilogue, in as few instructions as there are. */
 static __device__ __forceinline__ void finish_words(standing at, const gemm_arguments *gemm,
-                                                    float value[WGMMA_SUMS], uint32_t words[WGMMA_SUMS / 2],
+                                                    float value[STORED_SUMS], uint32_t words[STORED_SUMS / 2],
                                                     uint32_t todo, const float *shared_bias, int consumer)
 {
 #define FINISH(alpha, bias, activation) finish_pairs(at, value, words, alpha, shared_bias, bias, activation)

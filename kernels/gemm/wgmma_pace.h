@@ -22,9 +22,9 @@
 
 /*
  * All lanes of the producer's warp look at the others' words. Smaller tiles are for smaller matrices, and for thin ones, which
- * have little in common.
+ * have little in common; and clusters whose blocks share k have but one tile.
  */
-#define PACES (PLANES < 3 && TILE_M * TILE_N >= 128 * 128)
+#define PACES (PLANES < 3 && K_SHARERS == 1 && TILE_M * TILE_N >= 128 * 128)
 
 #if PACES
 

@@ -19,8 +19,8 @@
 
 /* Pieces of 128 bytes along m, times BUFFER_ROWS columns, that a consumer's results make. */
 #define PIECE_COUNT(bytes)                                                                                   \
-    (SWAPPED ? (WGMMA_N * (bytes) + ROW_BYTES - 1) / ROW_BYTES                                               \
-             : (64 * (bytes) + ROW_BYTES - 1) / ROW_BYTES * (WGMMA_N / BUFFER_ROWS))
+    (SWAPPED ? (STORED_N * (bytes) + ROW_BYTES - 1) / ROW_BYTES                                              \
+             : (64 * (bytes) + ROW_BYTES - 1) / ROW_BYTES * (STORED_N / BUFFER_ROWS))
 
 /* Elements of a whole piece along m. */
 static __device__ __forceinline__ int row_length(int bytes)
@@ -43,7 +43,7 @@ static __device__ __forceinline__ int piece_n(int number, int bytes)
 /* Elements of the piece that begins at m, which is less than a whole one where the tile ends. */
 static __device__ __forceinline__ int piece_width(int m, int bytes)
 {
-    int left = (SWAPPED ? WGMMA_N : 64) - m;
+    int left = (SWAPPED ? STORED_N : 64) - m;
     return row_length(bytes) < left ? row_length(bytes) : left;
 }
 
@@ -71,9 +71,9 @@ static __device__ __forceinline__ void fill(standing at, unsigned char *buffer, 
     const int m = piece_m(number, bytes);
     const int n = piece_n(number, bytes);
     if (bytes == 4) {
-        uint32_t words[WGMMA_SUMS];
+        uint32_t words[STORED_SUMS];
 #pragma unroll
-        for (int i = 0; i < WGMMA_SUMS; ++i) {
+        for (int i = 0; i < STORED_SUMS; ++i) {
             words[i] = __float_as_uint(value[i]);
         }
         fill_32(place_of_32(at), buffer, words, SWAPPED ? m : n, at.warp / 2 == number % 2,
@@ -126,11 +126,11 @@ static __device__ __forceinline__ void store_filled(standing at, const tensor_ge
 #define LATE_FIRST ((PIECE_COUNT(4) - LATE_PIECES) * 16)
 
 static __device__ inline void keep_tile(const gemm_arguments *gemm, int bytes, late_tile *late,
-                                        const float value[WGMMA_SUMS])
+                                        const float value[STORED_SUMS])
 {
     if (bytes == 4) {
 #pragma unroll
-        for (int i = 0; i < WGMMA_SUMS - LATE_FIRST; ++i) {
+        for (int i = 0; i < STORED_SUMS - LATE_FIRST; ++i) {
             late->words[i] = __float_as_uint(value[LATE_FIRST + i]);
         }
         return;
@@ -138,7 +138,7 @@ static __device__ inline void keep_tile(const gemm_arguments *gemm, int bytes, l
 #if STORES_16
     int32_t type = gemm->epilogue.result_type;
 #pragma unroll
-    for (int i = 0; i < WGMMA_SUMS / 2; ++i) {
+    for (int i = 0; i < STORED_SUMS / 2; ++i) {
         late->words[i] = pack_result(value[2 * i], value[2 * i + 1], type);
     }
 #endif
@@ -199,7 +199,7 @@ static __device__ __forceinline__ void store_late(const tensor_gemm_arguments *a
  * Whether a block's last tile stands in the stages before it is stored where the engine does not know D, for it is of whole
  * pieces: then columns go out as long as they are, or half of that, not by 128 bytes, each with edges.
  */
-#define STORES_COLUMNS(bytes) (!TURNS && WGMMA_N % 64 == 0 && ((bytes) == 4 || STORES_16))
+#define STORES_COLUMNS(bytes) (!TURNS && STORED_N % 64 == 0 && ((bytes) == 4 || STORES_16))
 
 /* Pieces that the stages hold of columns: so many of each, and no more than a warp copies of one at a time. */
 #define PIECES_OF_COLUMN 4
@@ -216,7 +216,7 @@ static_assert(!STORES_COLUMNS(2) ||
 
 static __device__ __forceinline__ void store_columns(standing at, const tensor_gemm_arguments *arguments,
                                                      shared_memory *shared, const place_of_tile *tile,
-                                                     const float value[WGMMA_SUMS], int bytes, int consumer)
+                                                     const float value[STORED_SUMS], int bytes, int consumer)
 {
     const int at_once = PIECES_AT_ONCE(bytes);
     int32_t type = arguments->gemm.epilogue.result_type;
@@ -326,8 +326,8 @@ static __device__ __forceinline__ void store_known(standing at, const tensor_gem
  */
 static __device__ __forceinline__ void store_by_engine(standing at, const tensor_gemm_arguments *arguments,
                                                        shared_memory *shared, const place_of_tile *tile,
-                                                       const float value[WGMMA_SUMS], int bytes, int consumer,
-                                                       int through_stages)
+                                                       const float value[STORED_SUMS], int bytes,
+                                                       int consumer, int through_stages)
 {
     int32_t type = arguments->gemm.epilogue.result_type;
 #pragma unroll
@@ -347,7 +347,7 @@ static __device__ __forceinline__ void store_by_engine(standing at, const tensor
 /* The same of results that are in words already. */
 static __device__ __forceinline__ void store_words(standing at, const tensor_gemm_arguments *arguments,
                                                    shared_memory *shared, const place_of_tile *tile,
-                                                   const uint32_t words[WGMMA_SUMS / 2], int consumer,
+                                                   const uint32_t words[STORED_SUMS / 2], int consumer,
                                                    int through_stages)
 {
 #pragma unroll

@@ -62,14 +62,20 @@ static __device__ inline int along_n(standing at, int i)
     return SWAPPED ? row_of(at, i) : column_of(at, i);
 }
 
+/* What a block stores of a tile's columns: all, in a source whose blocks do not share k. */
+#ifndef STORED_N
+#define STORED_N WGMMA_N
+#define STORED_SUMS WGMMA_SUMS
+#endif
+
 /* All of a consumer's sums: of 64 rows, or of so many and then of 64 more. */
 #ifndef ROW_HALVES
 #define ROW_HALVES 1
 #endif
 #define CONSUMER_SUMS (ROW_HALVES * WGMMA_SUMS)
 /* A consumer's rows or the tile's columns, whichever are more. */
-#define BIAS_LENGTH (WGMMA_N > 64 * ROW_HALVES ? WGMMA_N : 64 * ROW_HALVES)
-static_assert(BIAS_LENGTH <= WGMMA_N + 64, "inside() counts so far");
+#define BIAS_LENGTH (STORED_N > 64 * ROW_HALVES ? STORED_N : 64 * ROW_HALVES)
+static_assert(BIAS_LENGTH <= STORED_N + 64, "inside() counts so far");
 
 static __device__ inline void clear(wgmma_sum sum[CONSUMER_SUMS])
 {
@@ -100,7 +106,7 @@ static __device__ inline void meet_storers(int consumer)
 }
 
 /* How many of a tile's rows or columns lie in the matrix, where so many are left. */
-static __device__ inline int inside(int64_t left) { return left < WGMMA_N + 64 ? (int)left : WGMMA_N + 64; }
+static __device__ inline int inside(int64_t left) { return left < STORED_N + 64 ? (int)left : STORED_N + 64; }
 
 /* ---- What there is to do ---- */
 
@@ -264,7 +270,7 @@ static __device__ __forceinline__ void load_c(float c[C_OF_THREAD], const void *
  * alpha * sum + (beta * C + bias); unaligned C and any edge are allowed, so each element is read by itself. A thread's two
  * rows among the sums are taken one after the other.
  */
-static __device__ __forceinline__ void add_c_and_bias(standing at, float value[WGMMA_SUMS],
+static __device__ __forceinline__ void add_c_and_bias(standing at, float value[STORED_SUMS],
                                                       const gemm_arguments *gemm, place share, uint32_t todo,
                                                       const float *shared_bias)
 {
@@ -285,7 +291,7 @@ static __device__ __forceinline__ void add_c_and_bias(standing at, float value[W
             keep_address((const char *)gemm->c + (first + row * (SWAPPED ? gemm->ldc : 1)) * size_of(type));
         float row_bias = shared_bias[row_of(at, 0) + row];
 #pragma unroll
-        for (int first_column = 0; first_column < WGMMA_N; first_column += C_COLUMNS) {
+        for (int first_column = 0; first_column < STORED_N; first_column += C_COLUMNS) {
             if (first_column >= left) {
                 continue; /* and the compiler has no loads of the next ones under way */
             }
@@ -293,7 +299,7 @@ static __device__ __forceinline__ void add_c_and_bias(standing at, float value[W
             load_c(c, line, step, left - first_column, type);
             line = keep_address((const char *)line + C_COLUMNS * step * size_of(type));
 #pragma unroll
-            for (int e = 0; e < C_OF_THREAD && first_column + c_column(e) < WGMMA_N; ++e) {
+            for (int e = 0; e < C_OF_THREAD && first_column + c_column(e) < STORED_N; ++e) {
                 const int column = first_column + c_column(e);
                 const int i = column / 8 * 4 + 2 * second + column % 8;
                 float bias = bias_along_rows ? row_bias : column_bias[column];
@@ -303,19 +309,19 @@ static __device__ __forceinline__ void add_c_and_bias(standing at, float value[W
     }
 }
 
-static __device__ __forceinline__ void add_bias(standing at, float value[WGMMA_SUMS], float alpha,
+static __device__ __forceinline__ void add_bias(standing at, float value[STORED_SUMS], float alpha,
                                                 uint32_t todo, const float *shared_bias)
 {
     if (((todo & BIAS_ALONG_N) != 0) == SWAPPED) {
         float low = shared_bias[row_of(at, 0)];
         float high = shared_bias[row_of(at, 2)];
 #pragma unroll
-        for (int i = 0; i < WGMMA_SUMS; ++i) {
+        for (int i = 0; i < STORED_SUMS; ++i) {
             value[i] = fmaf(alpha, value[i], i % 4 < 2 ? low : high);
         }
     } else {
 #pragma unroll
-        for (int i = 0; i < WGMMA_SUMS; i += 4) {
+        for (int i = 0; i < STORED_SUMS; i += 4) {
             float2 both = *(const float2 *)&shared_bias[column_of(at, i)];
             value[i] = fmaf(alpha, value[i], both.x);
             value[i + 1] = fmaf(alpha, value[i + 1], both.y);
@@ -327,16 +333,16 @@ static __device__ __forceinline__ void add_bias(standing at, float value[WGMMA_S
 
 /* ---- Sums become D's values ---- */
 
-static __device__ __forceinline__ void scale(float value[WGMMA_SUMS], float factor)
+static __device__ __forceinline__ void scale(float value[STORED_SUMS], float factor)
 {
 #pragma unroll
-    for (int i = 0; i < WGMMA_SUMS; ++i) {
+    for (int i = 0; i < STORED_SUMS; ++i) {
         value[i] *= factor;
     }
 }
 
 /* Everything but the rounding: value holds the sums, and then D's elements. */
-static __device__ __forceinline__ void finish_values(standing at, float value[WGMMA_SUMS],
+static __device__ __forceinline__ void finish_values(standing at, float value[STORED_SUMS],
                                                      const gemm_arguments *gemm, place share, uint32_t todo,
                                                      const float *shared_bias, int consumer)
 {
@@ -354,7 +360,7 @@ static __device__ __forceinline__ void finish_values(standing at, float value[WG
     } else if (todo & SCALES_SUMS) {
         scale(value, alpha);
     }
-    activate_all(value, WGMMA_SUMS, (int32_t)(todo >> ACTIVATION_SHIFT));
+    activate_all(value, STORED_SUMS, (int32_t)(todo >> ACTIVATION_SHIFT));
     if (todo & SCALES_RESULTS) {
         scale(value, scalar_f32(gemm->epilogue.scale_d));
     }
@@ -363,7 +369,7 @@ static __device__ __forceinline__ void finish_values(standing at, float value[WG
 #if ELEMENT == ELEMENT_S8
 
 /* C, of which a thread's elements are loaded sixteen at a time, no more being under way. */
-static __device__ __forceinline__ void add_c_in_integers(standing at, wgmma_sum sum[WGMMA_SUMS],
+static __device__ __forceinline__ void add_c_in_integers(standing at, wgmma_sum sum[STORED_SUMS],
                                                          const gemm_arguments *gemm, place share,
                                                          uint32_t beta)
 {
@@ -372,7 +378,7 @@ static __device__ __forceinline__ void add_c_in_integers(standing at, wgmma_sum 
     const int32_t *c =
         (const int32_t *)gemm->c + share.problem * gemm->stride_c + share.row + share.column * gemm->ldc;
 #pragma unroll
-    for (int i = 0; i < WGMMA_SUMS; ++i) {
+    for (int i = 0; i < STORED_SUMS; ++i) {
         if (i % 16 == 0) {
             __syncwarp();
         }
@@ -383,7 +389,7 @@ static __device__ __forceinline__ void add_c_in_integers(standing at, wgmma_sum 
     }
 }
 
-static __device__ __forceinline__ void add_bias_in_integers(standing at, wgmma_sum sum[WGMMA_SUMS],
+static __device__ __forceinline__ void add_bias_in_integers(standing at, wgmma_sum sum[STORED_SUMS],
                                                             uint32_t todo, const float *shared_bias)
 {
     const uint32_t *bias = (const uint32_t *)shared_bias;
@@ -391,12 +397,12 @@ static __device__ __forceinline__ void add_bias_in_integers(standing at, wgmma_s
         uint32_t low = bias[row_of(at, 0)];
         uint32_t high = bias[row_of(at, 2)];
 #pragma unroll
-        for (int i = 0; i < WGMMA_SUMS; ++i) {
+        for (int i = 0; i < STORED_SUMS; ++i) {
             sum[i] = (int32_t)((uint32_t)sum[i] + (i % 4 < 2 ? low : high));
         }
     } else {
 #pragma unroll
-        for (int i = 0; i < WGMMA_SUMS; i += 2) {
+        for (int i = 0; i < STORED_SUMS; i += 2) {
             uint2 both = *(const uint2 *)&bias[column_of(at, i)];
             sum[i] = (int32_t)((uint32_t)sum[i] + both.x);
             sum[i + 1] = (int32_t)((uint32_t)sum[i + 1] + both.y);
@@ -405,7 +411,7 @@ static __device__ __forceinline__ void add_bias_in_integers(standing at, wgmma_s
 }
 
 /* As finish_values(), in s32, modulo 2^32: for D of s32, whose bias stands in shared memory as it is. */
-static __device__ __forceinline__ void finish_integers(standing at, wgmma_sum sum[WGMMA_SUMS],
+static __device__ __forceinline__ void finish_integers(standing at, wgmma_sum sum[STORED_SUMS],
                                                        const gemm_arguments *gemm, place share, uint32_t todo,
                                                        const float *shared_bias, int consumer)
 {
@@ -413,7 +419,7 @@ static __device__ __forceinline__ void finish_integers(standing at, wgmma_sum su
     uint32_t beta = FINISHES ? 0 : scalar_s32(gemm->beta);
     if (alpha != 1) {
 #pragma unroll
-        for (int i = 0; i < WGMMA_SUMS; ++i) {
+        for (int i = 0; i < STORED_SUMS; ++i) {
             sum[i] = (int32_t)(alpha * (uint32_t)sum[i]);
         }
     }
@@ -426,7 +432,7 @@ static __device__ __forceinline__ void finish_integers(standing at, wgmma_sum su
     }
     if (gemm->epilogue.activation == ACTIVATION_RELU) {
 #pragma unroll
-        for (int i = 0; i < WGMMA_SUMS; ++i) {
+        for (int i = 0; i < STORED_SUMS; ++i) {
             sum[i] = sum[i] < 0 ? 0 : sum[i];
         }
     }
@@ -436,7 +442,7 @@ static __device__ __forceinline__ void finish_integers(standing at, wgmma_sum su
 
 /* The sums become D's values, but for the rounding. Integers become f32 or stay. */
 static __device__ __forceinline__ void values_of_sums(standing at, const gemm_arguments *gemm, place share,
-                                                      wgmma_sum sum[WGMMA_SUMS], float value[WGMMA_SUMS],
+                                                      wgmma_sum sum[STORED_SUMS], float value[STORED_SUMS],
                                                       uint32_t todo, const float *shared_bias, int consumer)
 {
 #if ELEMENT == ELEMENT_S8
@@ -445,7 +451,7 @@ static __device__ __forceinline__ void values_of_sums(standing at, const gemm_ar
     }
     int floats = !PLAIN && !gemm->partials && gemm->epilogue.result_type != ELEMENT_S32;
 #pragma unroll
-    for (int i = 0; i < WGMMA_SUMS; ++i) {
+    for (int i = 0; i < STORED_SUMS; ++i) {
         value[i] = floats ? (float)sum[i] : __int_as_float(sum[i]);
     }
     if (todo != 0 && !(todo & IN_INTEGERS)) {
@@ -453,7 +459,7 @@ static __device__ __forceinline__ void values_of_sums(standing at, const gemm_ar
     }
 #else
 #pragma unroll
-    for (int i = 0; i < WGMMA_SUMS; ++i) {
+    for (int i = 0; i < STORED_SUMS; ++i) {
         value[i] = sum[i];
     }
     if (__builtin_expect(todo != 0, 0)) {

@@ -9,7 +9,8 @@
  *
  * from its end to its beginning: first the beginning of a tile that the next cluster finishes, last the end of one that
  * the cluster before began. So who waits for a sum waits for what blocks of lower number do first, and those have begun.
- * Then, and without STREAM from the start, come whole tiles, each as many further as there are clusters.
+ * Then, and without STREAM from the start, come whole tiles, each as many further as there are clusters; with K_SHARERS one, of whose
+ * steps each block has a part.
  */
 #ifndef CARAT_GEMM_WGMMA_WALK_H
 #define CARAT_GEMM_WGMMA_WALK_H
@@ -37,6 +38,17 @@ static __device__ inline uint32_t block_rank(void) { return CLUSTER == 1 ? 0 : c
 static __device__ inline uint32_t this_cluster(void) { return blockIdx.x / CLUSTER; }
 static __device__ inline uint32_t count_clusters(void) { return gridDim.x / CLUSTER; }
 
+/* With K_SHARERS ranks go through one rectangle after the other: which one a block is in, and the rank that it begins with. */
+static __device__ inline uint32_t part_of_rank(uint32_t rank)
+{
+    return K_SHARERS == 1 ? 0 : rank / RECTANGLE;
+}
+static __device__ inline uint32_t first_of_rectangle(uint32_t rank) { return part_of_rank(rank) * RECTANGLE; }
+static __device__ inline uint32_t within_rectangle(uint32_t rank)
+{
+    return K_SHARERS == 1 ? rank : rank % RECTANGLE;
+}
+
 /*
  * Where block `rank` of a cluster stands: of 2 x 2,
  *
@@ -46,19 +58,20 @@ static __device__ inline uint32_t count_clusters(void) { return gridDim.x / CLUS
  */
 static __device__ inline uint32_t place_among_rows(uint32_t rank)
 {
-    return ROW_SHARERS == 1 ? rank : rank % COLUMN_SHARERS;
+    return ROW_SHARERS == 1 ? within_rectangle(rank) : within_rectangle(rank) % COLUMN_SHARERS;
 }
 static __device__ inline uint32_t place_among_columns(uint32_t rank)
 {
-    return ROW_SHARERS == 1 ? 0 : rank / COLUMN_SHARERS;
+    return ROW_SHARERS == 1 ? 0 : within_rectangle(rank) / COLUMN_SHARERS;
 }
 
 /* Whether one block loads some of another's operands: so many do, itself among them. */
 #define LOADERS (ROW_SHARERS + COLUMN_SHARERS - 1)
 static __device__ inline int loads_for(uint32_t rank, uint32_t other)
 {
-    return place_among_rows(rank) == place_among_rows(other) ||
-           place_among_columns(rank) == place_among_columns(other);
+    return part_of_rank(rank) == part_of_rank(other) &&
+           (place_among_rows(rank) == place_among_rows(other) ||
+            place_among_columns(rank) == place_among_columns(other));
 }
 
 #if STREAM
@@ -108,6 +121,18 @@ static __device__ inline uint32_t steps_of_whole(const gemm_arguments *gemm, uin
     return (uint32_t)((count + TILE_K - 1) / TILE_K);
 }
 
+#if K_SHARERS > 1
+
+/* Of a tile's steps those of this block's part of k; of as many as there are parts or more, each has one. */
+static __device__ inline void take_part_of_steps(piece *work)
+{
+    uint32_t part = part_of_rank(block_rank());
+    work->first = work->count * part / K_SHARERS;
+    work->count = work->count * (part + 1) / K_SHARERS - work->first;
+}
+
+#endif
+
 /* The next piece; 0 where there is none. */
 static __device__ inline int walk_on(const tensor_gemm_arguments *arguments, walk *at, piece *next, int reads)
 {
@@ -128,6 +153,9 @@ static __device__ inline int walk_on(const tensor_gemm_arguments *arguments, wal
 #endif
     next->tile = at->tile;
     next->count = reads ? steps_of_whole(&arguments->gemm, next->tile) : 0;
+#if K_SHARERS > 1
+    take_part_of_steps(next);
+#endif
     at->tile += count_clusters();
     return next->tile < (uint32_t)arguments->tiles;
 }
@@ -163,6 +191,12 @@ static __device__ inline place part_of_consumer(place here, int consumer)
 {
     here.row += SWAPPED ? 0 : FIRST_ROW(consumer);
     here.column += SWAPPED ? FIRST_ROW(consumer) : 0;
+#if K_SHARERS > 1
+    int32_t first_column =
+        (int32_t)part_of_rank(block_rank()) * STORED_N; /* of those that this block stores */
+    here.row += SWAPPED ? first_column : 0;
+    here.column += SWAPPED ? 0 : first_column;
+#endif
     return here;
 }
 

@@ -1,5 +1,5 @@
 /*
- * mbarrier.h - barriers in shared memory that count arrivals of threads and bytes of bulk copies (PTX ISA,
+ * mbarrier.h - barriers in shared memory that count arrivals of threads and bytes of bulk copies or of other blocks' stores (PTX ISA,
  * "Parallel Synchronization and Communication Instructions: mbarrier"; sm_90).
  *
  * A barrier goes through phases. A phase ends when as many threads have arrived as it was made for and all bytes
@@ -63,6 +63,18 @@ static __device__ inline void mbarrier_wait_address(uint32_t barrier, uint32_t p
                  ".reg .pred over;\n"
                  "again:\n"
                  "mbarrier.try_wait.parity.shared::cta.b64 over, [%0], %1;\n"
+                 "@!over bra again;\n"
+                 "}" ::"r"(barrier),
+                 "r"(parity)
+                 : "memory");
+}
+/* The same where what came was stored by threads of other blocks of the cluster. */
+static __device__ inline void mbarrier_wait_cluster(uint32_t barrier, uint32_t parity)
+{
+    asm volatile("{\n"
+                 ".reg .pred over;\n"
+                 "again:\n"
+                 "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 over, [%0], %1;\n"
                  "@!over bra again;\n"
                  "}" ::"r"(barrier),
                  "r"(parity)

@@ -152,7 +152,8 @@ static struct boxed destination_of(const struct kernel *kernel, const struct pro
         matrix.box_columns = kernel->piece_n;
     } else {
         matrix.box_columns = BUFFER_ROWS;
-        while (kernel->tile_n % matrix.box_columns != 0) {
+        /* A block stores so many of a tile's columns. */
+        while (kernel->tile_n / kernel_k_storers(kernel) % matrix.box_columns != 0) {
             matrix.box_columns /= 2;
         }
     }
@@ -315,9 +316,10 @@ carat_status tensor_launch(struct cuda_device *device, const struct kernel *kern
         arguments->stream_sums =
             (float *)(uintptr_t)(handed + (CUdeviceptr)kernel_flag_bytes(kernel, traits));
     }
-    /* All clusters share the first tiles. Else none is without one; and rungs have a cluster for each. */
+    /* All clusters share the first tiles. Else none is without one; and rungs, and rows whose blocks share k, have a cluster for each. */
     int64_t clusters = kernel_clusters(kernel, traits);
-    if (kernel->operation == OPERATION_LADDER || (stream_tiles == 0 && tiles < clusters)) {
+    if (kernel->operation == OPERATION_LADDER || kernel_k_sharers(kernel) > 1 ||
+        (stream_tiles == 0 && tiles < clusters)) {
         clusters = tiles;
     }
     if (stream_tiles == 0 && wants_pace(device, kernel, product, tiles, clusters)) {
