@@ -117,7 +117,8 @@ typedef struct tensor_map {
  *
  * A cluster's tile is CLUSTER / K_SHARERS tiles: so many over ROW_SHARERS side by side along n where SWAPPED is 1, else along m, and
  * ROW_SHARERS (1) the other way; tiles_m and tiles_n count those. With K_SHARERS over 1 there is a cluster for each. Else blocks are
- * persistent: gridDim.x is what fits the device at most, a multiple of CLUSTER, and the clusters go on from tile to tile in the order that blockIdx.x would have, see
+ * persistent: gridDim.x is what fits the device at most, a multiple of CLUSTER, and the clusters go on from tile to tile in the
+ * order that blockIdx.x would have, see
  * gemm_arguments.
  *
  * Rows with STREAM=1 may have the first stream_tiles tiles summed by all clusters in equal shares ("stream-K"): their

@@ -32,8 +32,8 @@
  * With K_SHARERS blocks, or rectangles of them, of a cluster multiply a part each of one tile's k, and add the sums through each
  * other's shared memory: see wgmma_parts.h.
  *
- * Blocks are persistent (but where they share k, of a tile a cluster): while the consumers store one tile, the producer fills the stages for the next. Of large operands
- * clusters stay close to each other, for the cache's sake: see wgmma_pace.h.
+ * Blocks are persistent (but where they share k, and a cluster has one tile): while the consumers store one tile, the producer
+ * fills the stages for the next. Of large operands clusters stay close to each other, for the cache's sake: see wgmma_pace.h.
  *
  * With TURNS=1 each consumer has tiles of its own, of all its rows, and multiplies in turn with the others: while one stores its
  * tile the next one's is multiplied. Both take their stages from one line, in which the producer fills them.
