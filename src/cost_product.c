@@ -48,7 +48,7 @@
  */
 #define HAND_OVER_CYCLES 1500.0
 #define HAND_OVER_RATE 48.0
-/* Where the blocks of a cluster share a tile's k: cycles until sums come, and bytes a cycle that a block sends. */
+/* Where the blocks of a cluster share a tile's k: cycles until sums come, and bytes of them a cycle that come to a block. */
 #define EXCHANGE_CYCLES 1200.0
 #define EXCHANGE_RATE 32.0
 /* How much longer shared tiles take than whole ones: at different k at a time, blocks read nothing in common. */
@@ -145,9 +145,8 @@ static double k_of_block(const struct candidate *candidate)
 static double exchange_cycles(const struct kernel *kernel)
 {
     int sharers = kernel_k_sharers(kernel);
-    return sharers == 1 ? 0
-                        : EXCHANGE_CYCLES +
-                              (double)kernel_tile_sum_bytes(kernel) * (sharers - 1) / sharers / EXCHANGE_RATE;
+    double stored_bytes = (double)kernel_tile_sum_bytes(kernel) / kernel_k_storers(kernel);
+    return sharers == 1 ? 0 : EXCHANGE_CYCLES + (sharers - 1) * stored_bytes / EXCHANGE_RATE;
 }
 
 /* ---- Fetching ---- */

@@ -355,10 +355,11 @@ int kernel_k_storers(const struct kernel *kernel)
 {
     int sharers = kernel_k_sharers(kernel);
     int columns = kernel->swapped ? kernel->tile_m : kernel->tile_n;
-    if (columns % (16 * sharers) == 0) {
-        return sharers;
+    int storers = sharers;
+    while (storers > 1 && columns % (16 * storers) != 0) {
+        --storers;
     }
-    return sharers % 2 == 0 && columns % (8 * sharers) == 0 ? sharers / 2 : 1;
+    return storers;
 }
 
 /* Blocks that have the instruction's rows in common stand along its columns, which are D's rows if swapped; the others along its rows. */
@@ -412,9 +413,9 @@ bool kernel_count_blocks(const struct kernel *kernel, const struct problem *p, i
 int64_t kernel_clusters(const struct kernel *kernel, const struct device_traits *traits)
 {
     int64_t blocks = (int64_t)traits->multiprocessors * kernel_most_resident(kernel);
-    /* A cluster stands in one part of the chip. Of four 30 find a place on an H200, as its driver says, and not 33; of eight 15. */
+    /* A cluster stands in one part of the chip. Of three 39 find a place on an H200, of four 30, and not 44 and 33; of eight 15. */
     if (kernel_cluster_blocks(kernel) > 2) {
-        blocks -= ceiling(blocks, 11);
+        blocks -= ceiling(blocks, kernel_cluster_blocks(kernel) % 2 == 0 ? 11 : 9);
     }
     int64_t clusters = blocks / kernel_cluster_blocks(kernel);
     return clusters > 0 ? clusters : 1;

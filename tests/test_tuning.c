@@ -6,6 +6,7 @@
 #include <cmocka.h>
 
 #include <glob.h>
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -186,6 +187,104 @@ static void shipped_tables_are_right(void **state)
         assert_true(counts[1] > 10 * counts[0]);
         free(text);
     }
+    globfree(&tables);
+}
+
+/* A product of bench/shapes/layers.txt. */
+struct judge {
+    carat_type type;
+    bool trans_a;
+    bool trans_b;
+    int64_t sizes[3];
+};
+
+struct judges {
+    struct judge list[128];
+    int count;
+    struct tuning_line last;
+    int shapes;
+};
+
+static carat_type type_in_shapes(const char *name)
+{
+    static const struct {
+        const char *name;
+        carat_type type;
+    } types[] = {{"bf16", CARAT_BF16},
+                 {"f16", CARAT_F16},
+                 {"tf32", CARAT_F32},
+                 {"e4m3", CARAT_E4M3},
+                 {"s8", CARAT_S8}};
+    for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
+        if (strcmp(name, types[i].name) == 0) {
+            return types[i].type;
+        }
+    }
+    fail_msg("%s is a type that this test does not know", name);
+    return CARAT_F32;
+}
+
+static void read_judges(struct judges *judges)
+{
+    FILE *file = fopen(SHAPES "/layers.txt", "r");
+    char line[256];
+    assert_non_null(file);
+    while (fgets(line, sizeof(line), file)) {
+        char type[8];
+        char layout[3];
+        struct judge judge;
+        if (line[0] == '#' || line[0] == '\n') {
+            continue;
+        }
+        assert_int_equal(sscanf(line, "%7s %2s %" SCNd64 " %" SCNd64 " %" SCNd64, type, layout,
+                                &judge.sizes[0], &judge.sizes[1], &judge.sizes[2]),
+                         5);
+        judge.type = type_in_shapes(type);
+        judge.trans_a = layout[0] == 'T';
+        judge.trans_b = layout[1] == 'T';
+        assert_true(judges->count < (int)(sizeof(judges->list) / sizeof(judges->list[0])));
+        judges->list[judges->count++] = judge;
+    }
+    fclose(file);
+}
+
+static carat_status look_for_judges(void *context, const struct tuning_head *head,
+                                    const struct tuning_line *line)
+{
+    struct judges *judges = context;
+    (void)head;
+    if (!line->whole || line->batch != 1 || tuning_same_shape(line, &judges->last)) {
+        return CARAT_OK;
+    }
+    judges->last = *line;
+    judges->shapes++;
+    for (int i = 0; i < judges->count; i++) {
+        const struct judge *judge = &judges->list[i];
+        assert_false(line->type == judge->type && line->trans_a == judge->trans_a &&
+                     line->trans_b == judge->trans_b &&
+                     memcmp(line->sizes, judge->sizes, sizeof(line->sizes)) == 0);
+    }
+    return CARAT_OK;
+}
+
+/* What a table is judged by it does not know: none of the products of bench/shapes/layers.txt has been timed for it. */
+static void no_table_knows_its_judges(void **state)
+{
+    (void)state;
+    static struct judges judges;
+    read_judges(&judges);
+    glob_t tables;
+    assert_int_equal(glob(TUNING "/*.txt", 0, NULL, &tables), 0);
+    for (size_t i = 0; i < tables.gl_pathc; i++) {
+        struct tuning_head head;
+        char *text;
+        size_t length;
+        assert_int_equal(tuning_load(tables.gl_pathv[i], &text, &length), CARAT_OK);
+        assert_int_equal(tuning_read(tables.gl_pathv[i], text, length, look_for_judges, &judges, &head),
+                         CARAT_OK);
+        free(text);
+    }
+    assert_true(judges.count > 50 && judges.shapes > 10000);
     globfree(&tables);
 }
 
@@ -1124,6 +1223,7 @@ int main(void)
         cmocka_unit_test(what_is_written_is_read),
         cmocka_unit_test(wrong_files_are_refused),
         cmocka_unit_test(shipped_tables_are_right),
+        cmocka_unit_test(no_table_knows_its_judges),
         cmocka_unit_test(shipped_images_are_of_the_tables),
         cmocka_unit_test(the_quickest_row_stands_in),
         cmocka_unit_test(devices_go_by_their_relatives),

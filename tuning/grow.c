@@ -9,6 +9,7 @@
 #include "grow.h"
 
 #include <assert.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,20 +24,26 @@ static_assert((int)NODES <= (int)TREE_MOST_NODES, "a step leads as far as a tree
 static const float RATE = 0.2F;    /* so much of what a leaf has left is learned at a time */
 static const double RESTRAINT = 1; /* lessons that weigh in each leaf, which have nothing left over */
 
-/* What the lessons of a leaf have in a bin. */
-struct bin {
-    double sum;
-    int64_t count;
-};
+/*
+ * What the lessons of a leaf have in a bin: how many they are in the lowest bits, and above them the sum of what they have left, in
+ * parts of 1. One addition counts a lesson, and all bins of a leaf stay in the first-level cache.
+ */
+typedef int64_t bin;
+enum { COUNT_BITS = 22, PARTS = 1 << 16 };
+#define COUNTED ((bin)1 << COUNT_BITS)
+
+static bin bin_of_lesson(float left) { return (bin)lrintf(left * (float)PARTS) * COUNTED + 1; }
+static int64_t bin_count(bin all) { return all & (COUNTED - 1); }
+static double bin_sum(bin all) { return (double)((all - bin_count(all)) / COUNTED) / PARTS; }
 
 struct leaf {
     int node;
     int begin; /* of the order */
     int end;
-    int feature;      /* of the best split */
-    int limit;        /* the last bin of its first part */
-    double gain;      /* 0: none is any good */
-    struct bin *bins; /* BINS a feature */
+    int feature; /* of the best split */
+    int limit;   /* the last bin of its first part */
+    double gain; /* 0: none is any good */
+    bin *bins;   /* BINS a feature */
 };
 
 /* A node while its tree grows. */
@@ -51,8 +58,9 @@ struct grower {
     const struct lessons *lessons;
     float (*limits)[BINS]; /* of a feature: the most that is in each bin but the last */
     int *bin_counts;
-    uint8_t *in_bin; /* of each lesson's features */
+    uint8_t *in_bin; /* of each lesson's features; and behind these once more, of each feature's lessons */
     float *left;     /* over, of each lesson */
+    bin *alone;      /* of each lesson */
     int *order;      /* of the lessons drawn, leaf by leaf */
     int *aside;
     bool asks[MOST_FEATURES]; /* this tree, the feature */
@@ -102,6 +110,12 @@ static int bin_of(const float *limits, int bins, float value)
     return low;
 }
 
+/* Of a leaf's lessons in turn one feature is asked for: there they lie close to each other. */
+static uint8_t *bins_of_feature(const struct grower *grower, int feature)
+{
+    return &grower->in_bin[(size_t)(grower->lessons->feature_count + feature) * grower->lessons->count];
+}
+
 static bool fill_bins(struct grower *grower)
 {
     const struct lessons *lessons = grower->lessons;
@@ -114,10 +128,12 @@ static bool fill_bins(struct grower *grower)
         }
         qsort(seen, (size_t)count, sizeof(*seen), compare_floats);
         grower->bin_counts[feature] = choose_limits(seen, count, grower->limits[feature]);
+        uint8_t *of_feature = bins_of_feature(grower, feature);
         for (int i = 0; i < lessons->count; i++) {
             size_t at = (size_t)i * lessons->feature_count + feature;
-            grower->in_bin[at] =
+            of_feature[i] =
                 (uint8_t)bin_of(grower->limits[feature], grower->bin_counts[feature], lessons->features[at]);
+            grower->in_bin[at] = of_feature[i];
         }
     }
     free(seen);
@@ -144,11 +160,9 @@ static void count_bins(const struct grower *grower, struct leaf *leaf)
     for (int i = leaf->begin; i < leaf->end; i++) {
         int lesson = grower->order[i];
         const uint8_t *in_bin = &grower->in_bin[(size_t)lesson * grower->lessons->feature_count];
-        double left = (double)grower->left[lesson];
+        bin alone = grower->alone[lesson];
         for (int j = 0; j < asked; j++) {
-            struct bin *bin = &leaf->bins[features[j] * BINS + in_bin[features[j]]];
-            bin->sum += left;
-            bin->count++;
+            leaf->bins[features[j] * BINS + in_bin[features[j]]] += alone;
         }
     }
 }
@@ -157,37 +171,39 @@ static void count_bins(const struct grower *grower, struct leaf *leaf)
 static void subtract_bins(const struct grower *grower, struct leaf *leaf, const struct leaf *sibling)
 {
     for (size_t i = 0; i < bins_of_leaf(grower); i++) {
-        leaf->bins[i].sum -= sibling->bins[i].sum;
-        leaf->bins[i].count -= sibling->bins[i].count;
+        leaf->bins[i] -= sibling->bins[i];
     }
 }
 
 /* By how much squares fall where lessons with that sum become a leaf. */
 static double worth(double sum, int64_t count) { return sum * sum / ((double)count + RESTRAINT); }
 
-static double leaf_sum(const struct grower *grower, const struct leaf *leaf)
+static bin bin_of_leaf(const struct grower *grower, const struct leaf *leaf)
 {
-    double sum = 0;
+    bin all = 0;
     for (int i = leaf->begin; i < leaf->end; i++) {
-        sum += (double)grower->left[grower->order[i]];
+        all += grower->alone[grower->order[i]];
     }
-    return sum;
+    return all;
 }
 
 /* Finds where to split a leaf. */
 static void look_for_split(const struct grower *grower, struct leaf *leaf)
 {
-    double all = leaf_sum(grower, leaf);
-    int count = leaf->end - leaf->begin;
+    bin all = bin_of_leaf(grower, leaf);
+    double whole = worth(bin_sum(all), bin_count(all));
     leaf->gain = 0;
     for (int feature = 0; feature < grower->lessons->feature_count; feature++) {
-        struct bin below = {0, 0};
+        bin below = 0;
         for (int i = 0; i < grower->bin_counts[feature] - 1 && grower->asks[feature]; i++) {
-            below.sum += leaf->bins[feature * BINS + i].sum;
-            below.count += leaf->bins[feature * BINS + i].count;
-            double gain = worth(below.sum, below.count) + worth(all - below.sum, count - below.count) -
-                          worth(all, count);
-            if (below.count >= LEAST_LESSONS && count - below.count >= LEAST_LESSONS && gain > leaf->gain) {
+            below += leaf->bins[feature * BINS + i];
+            bin above = all - below;
+            if (bin_count(below) < LEAST_LESSONS || bin_count(above) < LEAST_LESSONS) {
+                continue;
+            }
+            double gain =
+                worth(bin_sum(below), bin_count(below)) + worth(bin_sum(above), bin_count(above)) - whole;
+            if (gain > leaf->gain) {
                 leaf->gain = gain;
                 leaf->feature = feature;
                 leaf->limit = i;
@@ -222,6 +238,7 @@ static void begin_tree(struct grower *grower)
     root->node = add_node(grower);
     root->begin = root->end = 0;
     for (int i = 0; i < grower->lessons->count; i++) {
+        grower->alone[i] = bin_of_lesson(grower->left[i]);
         grower->order[root->end] = i;
         root->end += (int)(draw(grower) % 2);
     }
@@ -232,12 +249,12 @@ static void begin_tree(struct grower *grower)
 /* Puts the lessons of a leaf's first part before the others, in the same order; where those begin. */
 static int part_lessons(struct grower *grower, const struct leaf *leaf)
 {
+    const uint8_t *in_bin = bins_of_feature(grower, leaf->feature);
     int middle = leaf->begin;
     int others = 0;
     for (int i = leaf->begin; i < leaf->end; i++) {
         int lesson = grower->order[i];
-        size_t at = (size_t)lesson * grower->lessons->feature_count + leaf->feature;
-        if (grower->in_bin[at] <= leaf->limit) {
+        if (in_bin[lesson] <= leaf->limit) {
             grower->order[middle++] = lesson;
         } else {
             grower->aside[others++] = lesson;
@@ -283,9 +300,9 @@ static struct leaf *best_leaf(struct grower *grower)
 static void learn_tree(struct grower *grower)
 {
     for (int i = 0; i < grower->leaf_count; i++) {
-        const struct leaf *leaf = &grower->leaves[i];
-        double mean = leaf_sum(grower, leaf) / ((double)(leaf->end - leaf->begin) + RESTRAINT);
-        grower->nodes[leaf->node].value = RATE * (float)mean;
+        bin all = bin_of_leaf(grower, &grower->leaves[i]);
+        double mean = bin_sum(all) / ((double)bin_count(all) + RESTRAINT);
+        grower->nodes[grower->leaves[i].node].value = RATE * (float)mean;
     }
     for (int i = 0; i < grower->lessons->count; i++) {
         const uint8_t *in_bin = &grower->in_bin[(size_t)i * grower->lessons->feature_count];
@@ -329,6 +346,7 @@ static void close_grower(struct grower *grower)
         free(grower->bin_counts);
         free(grower->in_bin);
         free(grower->left);
+        free(grower->alone);
         free(grower->order);
         free(grower->aside);
         free(grower->leaves[0].bins);
@@ -338,7 +356,7 @@ static void close_grower(struct grower *grower)
 
 static struct grower *open_grower(const struct lessons *lessons)
 {
-    struct grower *grower = calloc(1, sizeof(*grower));
+    struct grower *grower = lessons->count < COUNTED ? calloc(1, sizeof(*grower)) : NULL;
     if (!grower) {
         return NULL;
     }
@@ -347,13 +365,14 @@ static struct grower *open_grower(const struct lessons *lessons)
     grower->lessons = lessons;
     grower->limits = calloc(features, sizeof(*grower->limits));
     grower->bin_counts = calloc(features, sizeof(*grower->bin_counts));
-    grower->in_bin = malloc(count * features);
+    grower->in_bin = malloc(2 * count * features);
     grower->left = malloc(count * sizeof(*grower->left));
+    grower->alone = malloc(count * sizeof(*grower->alone));
     grower->order = malloc(count * sizeof(*grower->order));
     grower->aside = malloc(count * sizeof(*grower->aside));
-    struct bin *bins = malloc(LEAVES * bins_of_leaf(grower) * sizeof(*bins));
-    if (!grower->limits || !grower->bin_counts || !grower->in_bin || !grower->left || !grower->order ||
-        !grower->aside || !bins || !fill_bins(grower)) {
+    bin *bins = malloc(LEAVES * bins_of_leaf(grower) * sizeof(*bins));
+    if (!grower->limits || !grower->bin_counts || !grower->in_bin || !grower->left || !grower->alone ||
+        !grower->order || !grower->aside || !bins || !fill_bins(grower)) {
         free(bins);
         close_grower(grower);
         return NULL;

@@ -153,10 +153,16 @@
 #define TRANSPOSES 0
 #endif
 /* Of blocks that share k so many store as many columns of the tile, in whole sixteens; and a thread's sums of these. */
+#define COULD_STORE(blocks) (K_SHARERS >= (blocks) && WGMMA_N % (16 * (blocks)) == 0)
 #define K_STORERS                                                                                            \
-    (WGMMA_N % (16 * K_SHARERS) == 0                        ? K_SHARERS                                      \
-     : K_SHARERS % 2 == 0 && WGMMA_N % (8 * K_SHARERS) == 0 ? K_SHARERS / 2                                  \
-                                                            : 1)
+    (COULD_STORE(8)   ? 8                                                                                    \
+     : COULD_STORE(7) ? 7                                                                                    \
+     : COULD_STORE(6) ? 6                                                                                    \
+     : COULD_STORE(5) ? 5                                                                                    \
+     : COULD_STORE(4) ? 4                                                                                    \
+     : COULD_STORE(3) ? 3                                                                                    \
+     : COULD_STORE(2) ? 2                                                                                    \
+                      : 1)
 #define STORED_N (WGMMA_N / K_STORERS)
 #define STORED_SUMS (STORED_N / 2)
 #define CONSUMERS_OF_TILE (TURNS || SHARES_K ? 1 : CONSUMERS)
@@ -370,15 +376,29 @@ typedef struct __attribute__((aligned(16))) four_sums {
     wgmma_sum sum[4];
 } four_sums;
 
-typedef struct shared_memory {
-    stage stages[STAGES];
 #if K_SHARERS > 1
-    union { /* a block's only tile goes through the stages */
-        four_sums parts[K_SHARERS - 1][CONSUMERS][STORED_SUMS / 4]
-                       [WARPGROUP]; /* of other blocks' sums, see wgmma_parts.h */
-        unsigned char buffers[1][1][BUFFER_BYTES];
+typedef four_sums parts_of_tile[K_SHARERS - 1][CONSUMERS][STORED_SUMS / 4][WARPGROUP]; /* see wgmma_parts.h */
+#endif
+
+/* Other blocks' sums come into the stages where they are many, once no block needs its stages any more. */
+#define PARTS_IN_STAGES                                                                                      \
+    (K_SHARERS > 1 && (K_SHARERS - 1) * CONSUMERS * STORED_SUMS * WARPGROUP * 4 > 48 * 1024)
+
+typedef struct shared_memory {
+#if PARTS_IN_STAGES
+    union {
+        stage stages[STAGES];
+        parts_of_tile parts;
+    };
+    unsigned char buffers[1][1][BUFFER_BYTES]; /* a block's only tile goes through the stages */
+#elif K_SHARERS > 1
+    stage stages[STAGES];
+    union {
+        parts_of_tile parts;
+        unsigned char buffers[1][1][BUFFER_BYTES]; /* a block's only tile goes through the stages */
     };
 #else
+    stage stages[STAGES];
     unsigned char buffers[STORING_GROUPS][BUFFERS][BUFFER_BYTES]; /* on D's way to memory */
 #endif
     float bias[CONSUMERS][STORED_N > 64 * ROW_HALVES ? STORED_N : 64 * ROW_HALVES];
@@ -1406,7 +1426,7 @@ static __device__ __forceinline__ void sum_products(wgmma_sum sum[CONSUMER_SUMS]
     step_over(&self->at, all);
 #endif
 #else
-    uint32_t before = STAGES; /* none */
+    uint32_t before = STAGES;                                     /* none */
     clear(sum);
     hold_sums(sum);
     await_turn(self);
@@ -1448,11 +1468,11 @@ static __device__ __forceinline__ void sum_products(wgmma_sum sum[CONSUMER_SUMS]
 
 /*
  * Before results go into the stages, which were every warp's to read; rows in pairs lie in one box, half a line for either
- * consumer, so that both have to be through, if both store.
+ * consumer, and parts that came lie anywhere, so that both have to be through, if both store.
  */
 static __device__ inline void meet_over_stages(int consumer)
 {
-    if (ROWS_IN_PAIRS && !SHARES_K) {
+    if ((ROWS_IN_PAIRS && !SHARES_K) || PARTS_IN_STAGES) {
         barrier_sync(1 + CONSUMERS, CONSUMERS * WARPGROUP);
     } else {
         meet(consumer);
@@ -1621,7 +1641,7 @@ static __device__ inline void consume(const tensor_gemm_arguments *arguments, sh
             tell_place(&self, &work);
         }
         self.waits += more && wants_bias(self.todo) && STORES_TILES(consumer) ? BIAS_IS_DUE : 0;
-        int last = walk_is_over(arguments, &way);
+        int last = K_SHARERS > 1 ? 1 : walk_is_over(arguments, &way);
         self.last = TURNS && last;
         sum_products(sum, &self, more ? work.count : 0, work.first); /* of moved pairs k is never in parts */
         if (!more) {
@@ -1641,10 +1661,12 @@ static __device__ inline void consume(const tensor_gemm_arguments *arguments, sh
         if (CLUSTER > 1 && last && !TURNS) {
             cluster_arrive();
         }
+        if (PARTS_IN_STAGES) {
+            cluster_wait(); /* all blocks are through with their stages */
+        }
 #if K_SHARERS > 1
         wgmma_sum stored[STORED_SUMS];
         if (!add_parts(shared, sum, stored, consumer)) {
-            ++self.pieces;
             break; /* others store all of the tile */
         }
 #elif !ANY_D && !TALL
@@ -1762,8 +1784,11 @@ static __device__ inline void consume(const tensor_gemm_arguments *arguments, sh
 #endif
         store_tile(&self, at, here, value, last);
 #endif
+#if K_SHARERS > 1
+        break; /* a cluster has one tile */
+#endif
     }
-    if (CLUSTER > 1 && (self.pieces == 0 || TURNS)) {
+    if (CLUSTER > 1 && K_SHARERS == 1 && (self.pieces == 0 || TURNS)) {
         cluster_arrive();
     }
     if (ANY_D || threadIdx.x % STORERS == 0) {
@@ -1903,8 +1928,11 @@ KERNEL __launch_bounds__(THREADS_X, 1) KERNEL_CLUSTER
             cluster_arrive();
         }
     }
-    /* No block leaves while another may still write into its shared memory or arrive at its barriers. */
-    if (CLUSTER > 1) {
+    /*
+     * No block leaves while another may still write into its shared memory or arrive at its barriers. Of sums that come into stages
+     * consumers have waited for that, and then for the sums.
+     */
+    if (CLUSTER > 1 && !(PARTS_IN_STAGES && warp >= 4)) {
         cluster_wait();
     }
 }

@@ -11,9 +11,14 @@
  *     block 1      [b0|b1]    b0 to block 0     a1 comes, a1 + b1
  *
  * A thread's sums go to the thread of the same number, by vectors of four. Parts are added in their order along k, whoever adds:
- * results do not depend on when they come. A cluster has one tile, so that what comes needs a place but once. No block that stores leaves
- * before all bytes have come that others send it: it waits for them, not at the cluster's last barrier, at which consumers arrive
- * before they send.
+ * results do not depend on when they come. A cluster has one tile, so that what comes needs a place but once: beside the stages, or,
+ * where there is much of it (PARTS_IN_STAGES), in them, when at a barrier of the cluster all blocks are through with theirs. No
+ * block that stores leaves before all bytes have come that others send it: it waits for them, not at the cluster's last barrier, at
+ * which consumers arrive before they send.
+ *
+ * Any number of blocks does, but an H200 has room for 66 clusters of two, 39 of three, 30 of four, 17 of six and 15 of eight. Pairs
+ * that share rows or columns as well are clusters of four with tiles twice as large: 30 of these are 120 blocks, each of which
+ * fetches half of one operand itself.
  */
 #ifndef CARAT_GEMM_WGMMA_PARTS_H
 #define CARAT_GEMM_WGMMA_PARTS_H
