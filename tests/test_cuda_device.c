@@ -2286,8 +2286,9 @@ static struct along_k times_two(const struct along_k *w)
 static void clusters_that_share_k_have_a_tile_each(void **state)
 {
     (void)state;
-    static const char *const names[] = {"wgmma_bf16_tn_64x64_k2", "wgmma_bf16_tn_128x64_k4",
-                                        "wgmma_bf16_tn_64x64"};
+    static const char *const names[] = {"wgmma_bf16_tn_64x64_k2",      "wgmma_bf16_tn_128x64_k4",
+                                        "wgmma_bf16_tn_128x96_k3",     "wgmma_bf16_tn_128x160_c2_k2",
+                                        "wgmma_bf16_tn_128x112_r2_k2", "wgmma_bf16_tn_64x64"};
     standin_set_capability(90);
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); ++i) {
         carat_context *carat = NULL;
@@ -2298,7 +2299,8 @@ static void clusters_that_share_k_have_a_tile_each(void **state)
         int64_t clusters = kernel_clusters(row, &device->traits);
         int64_t tiles = clusters + 1;
         struct driver before = driver_that_notes_images();
-        struct along_k w = along_k(tiles * row->tile_m, row->tile_n, 4096, somewhere);
+        struct along_k w = along_k(tiles * row->tile_m * kernel_cluster_m(row),
+                                   (int64_t)row->tile_n * kernel_cluster_n(row), 4096, somewhere);
         noted_images.launches = 0;
         assert_ok(cuda_gemm_with(device, row, &w.problem, &w.operands, NULL));
         int64_t launched = kernel_k_sharers(row) > 1 ? tiles : clusters;

@@ -86,10 +86,22 @@ static void clusters_stand_side_by_side(void **state)
     p.n = 128;
     assert_true(kernel_count_blocks(parts, &p, 1, &blocks) && blocks == 12);
 
-    /* Of larger clusters as many as a tenth fewer multiprocessors hold. */
+    /* Pairs of them are twice as long or as wide. */
+    const struct kernel *pairs_along_m = catalog_find("wgmma_bf16_tn_128x160_c2_k2");
+    assert_int_equal(kernel_cluster_m(pairs_along_m), 2);
+    assert_int_equal(kernel_cluster_n(pairs_along_m), 1);
+    assert_true(kernel_count_blocks(pairs_along_m, &p, 1, &blocks) && blocks == 4);
+    const struct kernel *pairs_along_n = catalog_find("wgmma_bf16_tn_128x112_r2_k2");
+    assert_int_equal(kernel_cluster_m(pairs_along_n), 1);
+    assert_int_equal(kernel_cluster_n(pairs_along_n), 2);
+    assert_true(kernel_count_blocks(pairs_along_n, &p, 1, &blocks) && blocks == 8);
+
+    /* Of larger clusters as many as a tenth fewer multiprocessors hold, or a ninth where they are odd. */
     struct device_traits traits = {.multiprocessors = 132};
     assert_int_equal(kernel_clusters(along_n, &traits), 66);
+    assert_int_equal(kernel_clusters(catalog_find("wgmma_bf16_tn_128x96_k3"), &traits), 39);
     assert_int_equal(kernel_clusters(four, &traits), 30);
+    assert_int_equal(kernel_clusters(pairs_along_m, &traits), 30);
     assert_int_equal(kernel_clusters(eight, &traits), 15);
 }
 
@@ -807,12 +819,19 @@ static void blocks_that_share_k_have_a_step_each(void **state)
         int columns = kernel->swapped ? kernel->tile_m : kernel->tile_n;
         assert_true(storers >= 1 && storers <= sharers);
         assert_true(storers == 1 || columns % (16 * storers) == 0);
+        for (int more = storers + 1; more <= sharers; more++) {
+            assert_true(columns % (16 * more) != 0);
+        }
         rows++;
     }
     assert_true(rows > 0);
     assert_int_equal(kernel_k_storers(catalog_find("wgmma_bf16_tn_64x96_k2")), 2);
     assert_int_equal(kernel_k_storers(catalog_find("wgmma_bf16_tn_64x112_k2")), 1);
     assert_int_equal(kernel_k_storers(catalog_find("wgmma_bf16_tn_64x32_k4")), 2);
+    assert_int_equal(kernel_k_storers(catalog_find("wgmma_bf16_tn_64x96_k4")), 3);
+    assert_int_equal(kernel_k_storers(catalog_find("wgmma_bf16_tn_128x96_k3")), 3);
+    assert_int_equal(kernel_k_storers(catalog_find("wgmma_bf16_tn_128x128_k3")), 2);
+    assert_int_equal(kernel_k_storers(catalog_find("wgmma_bf16_tn_128x112_r2_k2")), 1);
     assert_int_equal(kernel_k_storers(catalog_find("wgmma_bf16_tn_64x64")), 1);
 }
 

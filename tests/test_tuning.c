@@ -15,6 +15,7 @@
 
 #include "assertions.h"
 #include "carat/carat.h"
+#include "dtype.h"
 #include "plan.h"
 #include "reference.h"
 #include "rows.h"
@@ -205,25 +206,6 @@ struct judges {
     int shapes;
 };
 
-static carat_type type_in_shapes(const char *name)
-{
-    static const struct {
-        const char *name;
-        carat_type type;
-    } types[] = {{"bf16", CARAT_BF16},
-                 {"f16", CARAT_F16},
-                 {"tf32", CARAT_F32},
-                 {"e4m3", CARAT_E4M3},
-                 {"s8", CARAT_S8}};
-    for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
-        if (strcmp(name, types[i].name) == 0) {
-            return types[i].type;
-        }
-    }
-    fail_msg("%s is a type that this test does not know", name);
-    return CARAT_F32;
-}
-
 static void read_judges(struct judges *judges)
 {
     FILE *file = fopen(SHAPES "/layers.txt", "r");
@@ -239,7 +221,8 @@ static void read_judges(struct judges *judges)
         assert_int_equal(sscanf(line, "%7s %2s %" SCNd64 " %" SCNd64 " %" SCNd64, type, layout,
                                 &judge.sizes[0], &judge.sizes[1], &judge.sizes[2]),
                          5);
-        judge.type = type_in_shapes(type);
+        carat_accuracy accuracy; /* whichever: of a judge's sides a table knows none */
+        assert_true(dtype_read(type, &judge.type, &accuracy));
         judge.trans_a = layout[0] == 'T';
         judge.trans_b = layout[1] == 'T';
         assert_true(judges->count < (int)(sizeof(judges->list) / sizeof(judges->list[0])));

@@ -133,7 +133,7 @@ static carat_status grow_trees(const struct device_traits *traits, const char *p
                                     .targets = school.targets};
     int least = tuning_trees(traits->tuning) ? LEAST_BESIDE_TREES : LEAST_LESSONS;
     if (status == CARAT_OK && school.count >= least && !grow(&lessons, TREES, grown)) {
-        status = fail(CARAT_OUT_OF_HOST_MEMORY, "no memory for trees");
+        status = fail(CARAT_OUT_OF_HOST_MEMORY, "no memory for trees, or too many ways to learn from");
     }
     free(school.features);
     free(school.targets);

@@ -331,8 +331,8 @@ static_assert(TILE_ROWS == 64 * ROW_HALVES * CONSUMERS_OF_TILE, "a consumer has 
 #if K_SHARERS > 1 && (!PLAIN || SUMS || ANY_D || TALL || TURNS || SHARES_K || PLANES > 1)
 #error "parts of k are added of tiles that are stored by the engine"
 #endif
-#if CLUSTER % K_SHARERS != 0
-#error "a cluster's rectangles are as large"
+#if CLUSTER % K_SHARERS != 0 || K_SHARERS > 8
+#error "a cluster's rectangles are as large, and at most eight"
 #endif
 #if TURNS && (STREAM || PLANES > 1 || MOVES_SUMS || FETCHES_ROWS || CONSUMERS < 2)
 #error "whole tiles alone are taken in turn, of sums that stay where they are"
@@ -1426,7 +1426,8 @@ static __device__ __forceinline__ void sum_products(wgmma_sum sum[CONSUMER_SUMS]
     step_over(&self->at, all);
 #endif
 #else
-    uint32_t before = STAGES;                                     /* none */
+    /* none */
+    uint32_t before = STAGES;
     clear(sum);
     hold_sums(sum);
     await_turn(self);
@@ -1785,7 +1786,7 @@ static __device__ inline void consume(const tensor_gemm_arguments *arguments, sh
         store_tile(&self, at, here, value, last);
 #endif
 #if K_SHARERS > 1
-        break; /* a cluster has one tile */
+        break; /* a cluster has one tile, and as many are launched as there are tiles: each has one */
 #endif
     }
     if (CLUSTER > 1 && K_SHARERS == 1 && (self.pieces == 0 || TURNS)) {
