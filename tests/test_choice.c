@@ -54,7 +54,7 @@ static const struct table_case tables[] = {
      0.13},
 };
 
-enum { MOST_WAYS = 128, MOST_ROWS = 1024 };
+enum { MOST_WAYS = 128, MOST_ROWS = 2048 };
 
 /* What the choices of all shapes so far took, over the best way that was measured. */
 struct judged {

@@ -34,7 +34,11 @@ enum { COUNT_BITS = 22, PARTS = 1 << 16 };
 
 static bin bin_of_lesson(float left) { return (bin)lrintf(left * (float)PARTS) * COUNTED + 1; }
 static int64_t bin_count(bin all) { return all & (COUNTED - 1); }
-static double bin_sum(bin all) { return (double)((all - bin_count(all)) / COUNTED) / PARTS; }
+static double bin_sum(bin all)
+{
+    bin parts = (all - bin_count(all)) / COUNTED;
+    return (double)parts / PARTS;
+}
 
 struct leaf {
     int node;
