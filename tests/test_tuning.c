@@ -221,7 +221,7 @@ static void read_judges(struct judges *judges)
         assert_int_equal(sscanf(line, "%7s %2s %" SCNd64 " %" SCNd64 " %" SCNd64, type, layout,
                                 &judge.sizes[0], &judge.sizes[1], &judge.sizes[2]),
                          5);
-        carat_accuracy accuracy; /* whichever: of a judge's sides a table knows none */
+        carat_accuracy accuracy; /* not compared: in none may it have been timed */
         assert_true(dtype_read(type, &judge.type, &accuracy));
         judge.trans_a = layout[0] == 'T';
         judge.trans_b = layout[1] == 'T';

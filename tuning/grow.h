@@ -22,7 +22,10 @@ struct grown {
     void *memory;
 };
 
-/* Grows so many trees; false without memory, or of more than four million lessons. What is to be said may be 8 at most, up or down. The same lessons give the same trees. */
+/*
+ * Grows so many trees; false without memory, or of more than four million lessons. What they are to say may be 8 at most, up or
+ * down. The same lessons give the same trees.
+ */
 bool grow(const struct lessons *lessons, int tree_count, struct grown *grown);
 
 void grown_free(struct grown *grown);
