@@ -63,14 +63,14 @@ if(CARAT_NVCC)
         set(CARAT_NVCC_SMALL --compress-mode=size)
     endif()
     # nvcc includes cuda_runtime.h before every file. The one of kernels/nvcc stands in the toolkit's place, where this
-    # nvcc gets along with it: the kernels come out the same, and reading the other is half of what a small one takes.
+    # nvcc gets along with it: the kernels come out the same, and reading the other takes longer than a small one.
     # It includes parts of the toolkit's headers that are nobody's business, so only what it was tried with gets it.
     set(CARAT_NVCC_QUICK "")
     if(CARAT_NVCC_VERSION VERSION_GREATER_EQUAL 13.0 AND CARAT_NVCC_VERSION VERSION_LESS 14)
         set(CARAT_NVCC_QUICK -I${PROJECT_SOURCE_DIR}/kernels/nvcc)
     endif()
-    file(WRITE ${probe}.cu "extern \"C\" __global__ void probe(float4 *x, float *y, unsigned long long *count)\n{\n"
-        "    float z = fmaf(__ldg(x).x, fabsf(__ldcg(y)), __shfl_sync(~0U, y[threadIdx.x], 0));\n"
+    file(WRITE ${probe}.cu "extern \"C\" __global__ void probe(float4 *x, float2 *y, unsigned long long *count)\n{\n"
+        "    float z = fmaf(__ldg(x).x, fabsf(__ldcg(y).x), __shfl_xor_sync(~0U, y[threadIdx.x].y, 1));\n"
         "    __syncthreads();\n    x[blockIdx.x] = make_float4(z, rintf(z), fminf(z, 1), __uint_as_float(3));\n"
         "    atomicAdd(count, isnan(z) ? 1ULL : 2ULL);\n}\n")
     execute_process(COMMAND ${CARAT_NVCC} -fatbin -std=c++17 ${CARAT_NVCC_HOST} ${CARAT_NVCC_QUICK} -o ${probe}.fatbin
