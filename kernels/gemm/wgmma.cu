@@ -262,9 +262,10 @@
 
 /*
  * Whether a tile's first step is taken by itself, so that the loop of the others need not ask whether the tile is left alone.
- * Where tiles are narrow its code, which has to be fetched once more, takes longer than that.
+ * Where tiles are narrow its code, which has to be fetched once more, takes longer than that. Only tiles of planes are: of
+ * others the first step overlaps with the second already.
  */
-#define ASKS_FIRST (OVERLAPS_MOVES || (SCALED && WGMMA_N > 128))
+#define ASKS_FIRST (PLANES > 1 && (OVERLAPS_MOVES || (SCALED && WGMMA_N > 128)))
 
 /*
  * Whether sums of scaled planes are moved after two stages where k is long: 64 k of a block have one factor. Their error by
@@ -884,7 +885,7 @@ typedef struct consumer_state {
 #define BIAS_IS_DUE (1u << 8) /* it has to be asked for */
 #define BIAS_COMES (1u << 10) /* it has been, and has to be put into shared memory */
 /* Whether it is asked for behind the last piece, and put in its place behind the tile's last instruction, not as early as can be. */
-#if FINISHES && !MOVES_SUMS
+#if FINISHES && (!MOVES_SUMS || OVERLAPS_MOVES)
 #define BIAS_COMES_LAST 1
 #else
 #define BIAS_COMES_LAST 0
@@ -989,6 +990,12 @@ static __device__ __forceinline__ void ask_for_what_is_due(consumer_state *self,
 }
 
 #endif
+
+/* What is left to do while the instructions of stages run; bias that comes last is not. */
+static __device__ inline uint32_t waits_for_stages(const consumer_state *self)
+{
+    return BIAS_COMES_LAST ? self->waits % BIAS_COMES : self->waits;
+}
 
 /* Does what waits while the instructions of a stage run, as much as one gives time for. */
 static __device__ __forceinline__ void do_what_waits(consumer_state *self, coming_bias *bias)
@@ -1343,14 +1350,23 @@ static __device__ __forceinline__ void sum_products(wgmma_sum sum[CONSUMER_SUMS]
 #endif
     int in_pairs = MOVES_PAIRS && self->arguments->gemm.k >= LEAST_K_OF_PAIRS;
     coming_bias bias = {{0}};
+#if BIAS_COMES_LAST && LATE_PIECES == 0
+    /* A step in the loop below does not overlap with the next: it is for what takes longer than to ask. */
+    if (self->waits & BIAS_IS_DUE) {
+        if (steps > 0) {
+            await_stage(self->places, self->at); /* the tile's place has been written then */
+        }
+        ask_for_what_is_due(self, &bias);
+    }
+#endif
 #pragma unroll 1
-    while (self->waits > 0 || ASKS_FIRST) {
+    while (waits_for_stages(self) > 0 || ASKS_FIRST) {
         if (steps > 0) {
             steps = move_step(sum, &moved, self) ? steps - 1 : 0;
             ++number;
         }
         do_what_waits(self, &bias);
-        if (ASKS_FIRST && self->waits == 0 && (!in_pairs || number % 2 == 0 || steps == 0)) {
+        if (ASKS_FIRST && waits_for_stages(self) == 0 && (!in_pairs || number % 2 == 0 || steps == 0)) {
             break;
         }
     }
@@ -1363,6 +1379,9 @@ static __device__ __forceinline__ void sum_products(wgmma_sum sum[CONSUMER_SUMS]
     }
 #endif
     move_steps(sum, &moved, self, steps);
+#if BIAS_COMES_LAST
+    put_what_comes(self, &bias);
+#endif
 #elif FETCHES_ROWS
     uint32_t loaded[STEPS][4] = {{0}}; /* or ptxas spills one of them */
     clear(sum);
@@ -1433,7 +1452,7 @@ static __device__ __forceinline__ void sum_products(wgmma_sum sum[CONSUMER_SUMS]
     await_turn(self);
     coming_bias bias = {{0}};
 #pragma unroll 1
-    while ((BIAS_COMES_LAST ? self->waits % BIAS_COMES : self->waits) > 0) {
+    while (waits_for_stages(self) > 0) {
         if (steps > 0) {
             start_step(sum, self);
         }
