@@ -40,7 +40,7 @@ static const struct table_case tables[] = {
      * of the last 17, for few columns and for few tiles of a long k, 1,900. Rows that sum parts of k without a whole image have times of
      * 5,800 shapes, and what was in parts before is brought to the reduction by vectors by arithmetic. Those whose blocks share k have times
      * of 20,500 shapes, most of few tiles. An older shape for which one of these is chosen counts as the slowest way, or as unknown. Ways that
-     * take 1.6 times the best one's time, where eight are quicker, are not in the table.
+     * take 1.5 times the best one's time, where eight are quicker, are not in the table.
      */
     {TUNING "/nvidia-h200.txt", "NVIDIA H200", true, 1000, 1.07, 1.55, 1.85, 0.1, 1.019, 0.17},
     /*
