@@ -263,7 +263,7 @@
 /*
  * Whether a tile's first step is taken by itself, so that the loop of the others need not ask whether the tile is left alone.
  * Where tiles are narrow its code, which has to be fetched once more, takes longer than that. Only tiles of planes are: of
- * others the first step overlaps with the second already.
+ * others no step is by itself, but while something waits for it.
  */
 #define ASKS_FIRST (PLANES > 1 && (OVERLAPS_MOVES || (SCALED && WGMMA_N > 128)))
 
@@ -884,7 +884,7 @@ typedef struct consumer_state {
 
 #define BIAS_IS_DUE (1u << 8) /* it has to be asked for */
 #define BIAS_COMES (1u << 10) /* it has been, and has to be put into shared memory */
-/* Whether it is asked for behind the last piece, and put in its place behind the tile's last instruction, not as early as can be. */
+/* Whether it is asked for behind the last piece, and put in its place behind the tile's last instruction; not both as early as can be. */
 #if FINISHES && (!MOVES_SUMS || OVERLAPS_MOVES)
 #define BIAS_COMES_LAST 1
 #else

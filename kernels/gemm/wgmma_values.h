@@ -157,7 +157,7 @@ static __device__ inline int wants_bias(uint32_t todo) { return (todo & (ADDS_C 
 /*
  * A tile's bias, or where there is none -0, on its way into shared memory, where it is f32 (or s32, as it was): what a thread
  * brings of it, as it lies in memory. That takes a while to come, and who converts it waits for it; so it is asked for while one stage is
- * multiplied, and put into shared memory while the next is.
+ * multiplied, and put into shared memory while the next is, or behind the last (BIAS_COMES_LAST).
  */
 #define BIASES_OF_THREAD ((BIAS_LENGTH + WARPGROUP - 1) / WARPGROUP)
 

@@ -3,8 +3,9 @@
  * it before every file, with the interface of the runtime, the C++ library's mathematics and the intrinsics of every
  * architecture in it, and would read that for each image anew, which takes longer than many a kernel.
  *
- * Functions with __device_builtin__ are the compiler's own, which it knows by name; what they do, and what the others
- * here do that CUDA has by the same names, is in the CUDA C++ Programming Guide ("C++ Language Extensions").
+ * Functions with __device_builtin__ are the compiler's own, which it knows by name, and so are those that end in _impl; what they
+ * do, and what the others here do that CUDA has by the same names, is in the CUDA C++ Programming Guide ("C++ Language
+ * Extensions") and the CUDA Math API.
  */
 #ifndef CARAT_KERNELS_CUDA_RUNTIME_H
 #define CARAT_KERNELS_CUDA_RUNTIME_H
