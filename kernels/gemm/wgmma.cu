@@ -884,7 +884,7 @@ typedef struct consumer_state {
 
 #define BIAS_IS_DUE (1u << 8) /* it has to be asked for */
 #define BIAS_COMES (1u << 10) /* it has been, and has to be put into shared memory */
-/* Whether it is asked for behind the last piece, and put in its place behind the tile's last instruction; not both as early as can be. */
+/* Whether it is asked for once no piece waits, and put in its place behind the tile's last instruction, not in the next step. */
 #if FINISHES && (!MOVES_SUMS || OVERLAPS_MOVES)
 #define BIAS_COMES_LAST 1
 #else
