@@ -23,6 +23,9 @@
  * eight lanes of a column group read 128 contiguous bytes and the others the same ones, so no load has a bank
  * conflict.
  *
+ * Batches of small problems have tiles of 64 x 64 by two warps of 64 x 32, 8 x 8 sums a lane: many blocks a multiprocessor, some of
+ * which wait for memory while others multiply.
+ *
  * Global to shared memory goes through cp.async, STAGES - 1 tiles ahead. Shared tiles are [k][m] and
  * [k][n]. An operand whose memory runs along m (or n) is copied in 16-byte pieces; one that runs along
  * k must be turned, in 4-byte pieces: eight k of four rows a warp, 32-byte sectors on the global
