@@ -112,7 +112,7 @@ static void row_family(const struct kernel *row, char *family, size_t size)
     snprintf(family, size, "%.*s", (int)strcspn(file, "."), file);
 }
 
-/* {"f32": {"simt": 3, "f32_async": 11}, ...}: the products of this build that run on the device. */
+/* {"f32": {"simt": 3, "f32_async": 15}, ...}: the products of this build that run on the device. */
 static json_t *count_kernels(const struct device_traits *traits)
 {
     json_t *types = json_object();
@@ -171,7 +171,7 @@ static void print_field(const carat_device_info *info, const struct field *field
     print_line(label, text);
 }
 
-/* "kernels for f32    3 simt, 11 f32_async" */
+/* "kernels for f32    3 simt, 15 f32_async" */
 static void print_kernels(const struct device_traits *traits)
 {
     json_t *types = count_kernels(traits);
