@@ -69,18 +69,8 @@ if(CARAT_NVCC)
     if(CARAT_NVCC_VERSION VERSION_GREATER_EQUAL 13.0 AND CARAT_NVCC_VERSION VERSION_LESS 14)
         set(CARAT_NVCC_QUICK -I${PROJECT_SOURCE_DIR}/kernels/nvcc)
     endif()
-    file(WRITE ${probe}.cu "extern \"C\" __global__ void probe(float4 *x, float2 *y, unsigned long long *count)\n{\n"
-        "    __shared__ double2 here;\n    size_t place = __cvta_generic_to_shared(&here);\n"
-        "    int first = __shfl_sync(~0U, __any_sync(~0U, threadIdx.x > 3), 0);\n    __syncwarp();\n"
-        "    *(double *)__cvta_shared_to_generic(place) = fma(erfc(exp(__dmul_rn(first, 2))), fabs(__dadd_rn(1, 2)), __dsub_rn(1, 2));\n"
-        "    memcpy(x + 1, __cvta_global_to_generic(place), __byte_perm(first, __vneg4(3), __float_as_uint(2)) % 16);\n"
-        "    __stcg(y, __ldg(y));\n"
-        "    float z = fmaf(__ldg(x).x, fabsf(__ldcg(y).x), __shfl_xor_sync(~0U, y[threadIdx.x].y, 1));\n"
-        "    z = __fadd_rn(z, __fsub_rn(z, __fmul_rn(z, __int_as_float(__float_as_int(fmaxf(z, 2))))));\n"
-        "    __syncthreads();\n    x[blockIdx.x] = make_float4(z, rintf(z), fminf(z, 1), __uint_as_float(3));\n"
-        "    atomicAdd(count, isnan(z) ? 1ULL : 2ULL);\n}\n")
     execute_process(COMMAND ${CARAT_NVCC} -fatbin -std=c++17 ${CARAT_NVCC_HOST} ${CARAT_NVCC_QUICK} -o ${probe}.fatbin
-        ${probe}.cu RESULT_VARIABLE failed OUTPUT_QUIET ERROR_QUIET)
+        ${PROJECT_SOURCE_DIR}/cmake/nvcc_probe.cu RESULT_VARIABLE failed OUTPUT_QUIET ERROR_QUIET)
     if(failed)
         set(CARAT_NVCC_QUICK "")
     endif()
