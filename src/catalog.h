@@ -65,8 +65,8 @@ struct kernel {
     int lanes_m;    /* lanes of a warp along m, where each thread has elements of D of its own; else 0 */
     int transposes; /* 1: turns columns that lie across in shared memory, which its instruction does not read */
     int copy_parts;
-    int band;          /* tiles of m high in which a transpose walks its tiles */
-    int min_blocks;    /* blocks that fit a multiprocessor at once, as the kernel was built to, from 8.0 on */
+    int band; /* tiles of m high in which a transpose walks its tiles */
+    int min_blocks; /* blocks at once that the kernel was built for; with less shared memory than an H200's fewer may fit */
     int ops_per_round; /* ceilings: what a round is worth, see ceiling_arguments */
     int rate;          /* percent of its unit's ceiling that large problems reach, for the cost model */
     /* CUDA fat binaries; NULL in a build without nvcc, and where there is none: for everything, ... */
