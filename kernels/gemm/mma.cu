@@ -29,7 +29,7 @@
  * in different banks, whichever way the tile lies, and likewise those that a copy writes.
  *
  * While one step of 32 bytes along k is multiplied the octets of the next are read, between the instructions,
- * and so are the copies of the tile STAGES ahead started. What limits beside the unit itself: for the 64
+ * and behind the last of them copies of the tile STAGES ahead started. What limits beside the unit itself: for the 64
  * instructions of a step that each scheduler issues for its two warps of 64 x 64, shared memory is read 256
  * cycles long, and written another 96.
  *
@@ -53,7 +53,6 @@ enum {
     WARPS_M = TILE_M / WARP_M,
     ROWS = WARP_N / 16,   /* instructions along n of a warp's tile */
     COLUMNS = WARP_M / 8, /* and along m */
-    SLOTS = STEPS * ROWS, /* rows of instructions in a tile of k */
     /* Of a shared tile: the bytes of a row, and how many rows. */
     A_ROW = (A_ALONG_K ? TILE_K : TILE_M) * SIZE,
     A_COUNT = A_ALONG_K ? TILE_M : TILE_K,
@@ -276,9 +275,10 @@ static __device__ inline void sum_products(accumulator sum[ROWS][COLUMNS][4], st
 #pragma unroll
             for (int row = 0; row < ROWS; ++row) {
                 load_part(&held[(step + 1) % 2], from, at, row, (step + 1) % STEPS);
-                if (copying) {
-                    int slot = (step + 1) % STEPS * ROWS + row;
-                    copy_pieces(to, next, TILE_K, slot * PIECES / SLOTS, (slot + 1) * PIECES / SLOTS);
+                if (copying &&
+                    row == ROWS - 1) { /* together: ptxas puts three loads of nothing before each group */
+                    int slot = (step + 1) % STEPS;
+                    copy_pieces(to, next, TILE_K, slot * PIECES / STEPS, (slot + 1) * PIECES / STEPS);
                 }
                 multiply_row(sum[row], &held[step % 2], row);
             }
