@@ -10,18 +10,21 @@
 #ifndef CARAT_MEMORY_LINE_H
 #define CARAT_MEMORY_LINE_H
 
-/* What a block works on: it is number `block` of those of an operand. */
+/* What a block works on: it is number `block` of the `blocks` of an operand. */
 typedef struct operand_share {
     const pack_operand *operand;
     uint32_t block;
+    uint32_t blocks;
 } operand_share;
 
 static __device__ inline operand_share operand_share_of_block(const pack_arguments *arguments)
 {
-    int of_a = blockIdx.x < (uint32_t)arguments->blocks_a;
+    uint32_t blocks_a = (uint32_t)arguments->blocks_a;
+    int of_a = blockIdx.x < blocks_a;
     operand_share share;
     share.operand = of_a ? &arguments->a : &arguments->b;
-    share.block = of_a ? blockIdx.x : blockIdx.x - (uint32_t)arguments->blocks_a;
+    share.block = of_a ? blockIdx.x : blockIdx.x - blocks_a;
+    share.blocks = of_a ? blocks_a : gridDim.x - blocks_a;
     return share;
 }
 

@@ -18,7 +18,7 @@
  * column may begin anywhere, see pieces.h.
  *
  * Straight: packs are the units of the line that is written (line.h), a block's THREADS_X * rounds of them. Turned: a block
- * takes a tile of TILE_M x TILE_N. Memory limits both.
+ * takes a tile of TILE_M x TILE_N, of bytes several. Memory limits both.
  */
 #include "kernel.h"
 
@@ -321,14 +321,31 @@ typedef struct turned_tile {
     int64_t column;
 } turned_tile;
 
-static __device__ inline turned_tile tile_of(operand_share share, const source *source)
+/* Which one a tile is: down the rows of `from` first, then along its columns, then through the problems. */
+typedef struct tile_number {
+    uint32_t row;
+    uint32_t column;
+    uint32_t problem;
+} tile_number;
+
+static __device__ inline tile_number number_of_tile(const pack_operand *operand, uint32_t index)
 {
-    const pack_operand *operand = share.operand;
-    uint32_t tiles = (uint32_t)operand->tiles_m * (uint32_t)operand->tiles_n;
-    int64_t problem = share.block / tiles;
+    uint32_t tiles_m = (uint32_t)operand->tiles_m;
+    uint32_t tiles = tiles_m * (uint32_t)operand->tiles_n;
+    tile_number number;
+    number.problem = index / tiles;
+    number.column = index % tiles / tiles_m;
+    number.row = index % tiles % tiles_m;
+    return number;
+}
+
+static __device__ inline turned_tile tile_of(const pack_operand *operand, tile_number number,
+                                             const source *source)
+{
+    int64_t problem = number.problem;
     turned_tile tile;
-    tile.row = (int64_t)(share.block % tiles % (uint32_t)operand->tiles_m) * TILE_M;
-    tile.column = (int64_t)(share.block % tiles / (uint32_t)operand->tiles_m) * TILE_N;
+    tile.row = (int64_t)number.row * TILE_M;
+    tile.column = (int64_t)number.column * TILE_N;
     tile.at = source->begin + problem * operand->stride * ELEMENT_BYTES;
     tile.to = (uint4 *)operand->to + problem * (operand->ld_to / PACK) * operand->columns_to;
     return tile;
@@ -375,7 +392,7 @@ static __device__ inline void pack_turned(operand_share share, uint4 *shared)
     const pack_operand *operand = share.operand;
     unit *staged = (unit *)shared;
     source source = source_of(operand);
-    turned_tile tile = tile_of(share, &source);
+    turned_tile tile = tile_of(operand, number_of_tile(operand, share.block), &source);
     int64_t packs = operand->ld_to / PACK;
     int64_t columns_to = operand->columns_to;
     wait_for_kernels_before();
@@ -469,11 +486,11 @@ static __device__ inline void stage_square(uint4 *staged, int32_t x, int32_t y, 
 }
 
 /* Moves a tile through registers and shared memory, as transpose.cu does. */
-static __device__ inline void pack_turned(operand_share share, uint4 *staged)
+static __device__ inline void turn_tile(operand_share share, uint4 *staged)
 {
     const pack_operand *operand = share.operand;
     source source = source_of(operand);
-    turned_tile tile = tile_of(share, &source);
+    turned_tile tile = tile_of(operand, number_of_tile(operand, share.block), &source);
     int64_t row = tile.row;
     int64_t column = tile.column;
     wait_for_kernels_before();
@@ -496,6 +513,140 @@ static __device__ inline void pack_turned(operand_share share, uint4 *staged)
             to[column / PACK + y + (row + i) * (operand->ld_to / PACK)] = *staged_pack(staged, i, y);
         }
     }
+}
+
+#if STREAMS && ELEMENT_BYTES == 1
+
+/*
+ * Where columns begin at packs, tiles of bytes come past the registers, several of a block's on their way, and are turned over on
+ * their way out: a thread picks a word of each of 16 columns, which are four packs of the transpose. Pack x of column j lies at place
+ * x ^ (j / 16 % 8) of eight: so a warp, which takes eight sixteens of columns and four words of a pack, has all banks to itself.
+ */
+#define TILES_ON_THE_WAY (SHARED_BYTES / (TILE_M * TILE_N))
+#define COLUMNS_BROUGHT (THREADS_X / PACKS_M) /* by all threads at a time, a pack each */
+#define QUADS_TAKEN (THREADS_X / PACKS_N)     /* of rows, four words' */
+
+static_assert(TILES_ON_THE_WAY >= 2, "while a tile is written another one comes");
+static_assert(PACKS_M == 8 && PACKS_N % 8 == 0, "eight packs have all banks to themselves");
+static_assert(TILE_N % COLUMNS_BROUGHT == 0 && TILE_M / 4 % QUADS_TAKEN == 0, "the threads cover a tile");
+
+static __device__ inline uint32_t place_in_tile(uint32_t column, uint32_t x)
+{
+    return column * PACKS_M + (x ^ (column / 16 % 8));
+}
+
+static __device__ __forceinline__ void bring_tile(const pack_operand *operand, const turned_tile *tile,
+                                                  uint4 *to)
+{
+    uint32_t x = threadIdx.x % PACKS_M;
+    uint32_t first = threadIdx.x / PACKS_M;
+    int64_t left = operand->rows - tile->row - x * PACK; /* of a column, from the pack's first byte on */
+    int32_t valid = left < 0 ? 0 : left < PACK ? (int32_t)left : PACK;
+    int64_t columns = valid > 0 ? operand->columns - tile->column - first : 0;
+    const unsigned char *from = tile->at + tile->row + x * PACK + (tile->column + first) * operand->ld;
+#pragma unroll
+    for (uint32_t column = 0; column < TILE_N; column += COLUMNS_BROUGHT) {
+        int there = (int64_t)column < columns;
+        copy_async_16(&to[place_in_tile(first + column, x)], there ? from : tile->at, there ? valid : 0);
+        from += COLUMNS_BROUGHT * operand->ld;
+    }
+}
+
+static __device__ __forceinline__ void write_tile(const pack_operand *operand, const turned_tile *tile,
+                                                  const uint4 *staged)
+{
+    const uint32_t *words = (const uint32_t *)staged;
+    uint32_t y = threadIdx.x % PACKS_N;
+    int64_t packs = operand->ld_to / PACK;
+#pragma unroll
+    for (uint32_t first = 0; first < TILE_M / 4; first += QUADS_TAKEN) {
+        uint32_t quad = first + threadIdx.x / PACKS_N;
+        pack square[4];
+#pragma unroll
+        for (uint32_t j = 0; j < 16; ++j) {
+            square[j % 4].word[j / 4] = words[place_in_tile(16 * y + j, quad / 4) * 4 + quad % 4];
+        }
+#pragma unroll
+        for (int w = 0; w < 4; ++w) {
+            turn_small_square(square, 0, w);
+        }
+        int64_t row = tile->row + 4 * quad;
+        int64_t left = operand->columns_to - row;
+        uint4 *to = tile->to + tile->column / PACK + y + row * packs;
+#pragma unroll
+        for (int r = 0; r < 4; ++r) {
+            if (r < left) {
+                store_pack(to + r * packs, square[r]);
+            }
+        }
+    }
+}
+
+static __device__ inline int begins_at_packs(const pack_operand *operand)
+{
+    return ((uintptr_t)operand->from | (uint64_t)operand->ld | (uint64_t)operand->stride) % 16 == 0;
+}
+
+static __device__ inline void next_tile(const pack_operand *operand, tile_number *number)
+{
+    if (++number->row == (uint32_t)operand->tiles_m) {
+        number->row = 0;
+        if (++number->column == (uint32_t)operand->tiles_n) {
+            number->column = 0;
+            ++number->problem;
+        }
+    }
+}
+
+/* Turns over a block's tiles: the blocks have equal shares, but for one. */
+static __device__ inline void stream_tiles(operand_share share, uint4 *staged)
+{
+    const pack_operand *operand = share.operand;
+    const uint32_t packs_of_tile = TILE_M * TILE_N / 16;
+    source source = source_of(operand);
+    uint32_t tiles = (uint32_t)operand->tiles_m * (uint32_t)operand->tiles_n * (uint32_t)operand->problems;
+    uint32_t least = tiles / share.blocks;
+    uint32_t more = tiles - least * share.blocks; /* so many blocks have one more */
+    uint32_t first = share.block * least + (share.block < more ? share.block : more);
+    uint32_t count = least + (share.block < more);
+    tile_number coming = number_of_tile(operand, first);
+    tile_number going = coming;
+    uint32_t brought = 0; /* where the next tile goes, */
+    uint32_t written = 0; /* and where it is when it has come */
+    wait_for_kernels_before();
+    let_next_kernel_begin();
+#pragma unroll 1
+    for (uint32_t i = 0; i < count + TILES_ON_THE_WAY - 1; ++i) {
+        if (i < count) {
+            turned_tile tile = tile_of(operand, coming, &source);
+            bring_tile(operand, &tile, staged + brought * packs_of_tile);
+            next_tile(operand, &coming);
+            brought = brought + 1 < TILES_ON_THE_WAY ? brought + 1 : 0;
+        }
+        copy_async_commit();
+        if (i >= TILES_ON_THE_WAY - 1) {
+            turned_tile tile = tile_of(operand, going, &source);
+            copy_async_wait(TILES_ON_THE_WAY - 1);
+            __syncthreads();
+            write_tile(operand, &tile, staged + written * packs_of_tile);
+            next_tile(operand, &going);
+            written = written + 1 < TILES_ON_THE_WAY ? written + 1 : 0;
+            __syncthreads(); /* another tile comes in its place */
+        }
+    }
+}
+
+#endif
+
+static __device__ inline void pack_turned(operand_share share, uint4 *staged)
+{
+#if STREAMS && ELEMENT_BYTES == 1
+    if (begins_at_packs(share.operand)) {
+        stream_tiles(share, staged);
+        return;
+    }
+#endif
+    turn_tile(share, staged);
 }
 
 #endif

@@ -256,24 +256,39 @@ static int64_t packs_of(const pack_operand *operand, const struct kernel *kernel
     return operand->columns_to * operand->ld_to * operand->problems * kernel->element_bytes / PACK_BYTES;
 }
 
-/* Tiles of it that are turned over, a block each. */
-static int64_t tiles_of(const pack_operand *operand)
+/*
+ * How many blocks turn over its tiles: one each, or where a block may take several, one coming while another is written (see
+ * stream_tiles() in kernels/memory/pack.cu), as many as it has a share of one wave beside the other operand.
+ */
+static int64_t turning_blocks(const struct cuda_device *device, const struct kernel *kernel,
+                              const pack_operand *operand, const pack_operand *other)
 {
-    return (int64_t)operand->tiles_m * operand->tiles_n * operand->problems;
+    int64_t tiles = (int64_t)operand->tiles_m * operand->tiles_n * operand->problems;
+    bool streams =
+        kernel->element_bytes == 1 && device->base.traits.compute_capability >= 80 &&
+        ((uintptr_t)operand->from | (uint64_t)operand->ld | (uint64_t)operand->stride) % PACK_BYTES == 0;
+    if (tiles == 0 || !streams) {
+        return tiles;
+    }
+    double packs = (double)packs_of(operand, kernel);
+    double places = (double)device->base.traits.multiprocessors * kernel_most_resident(kernel);
+    int64_t share = (int64_t)(places * packs / (packs + (double)packs_of(other, kernel)));
+    return share < 1 ? 1 : share < tiles ? share : tiles;
 }
 
-static int64_t pack_blocks(const pack_operand *operand, const struct kernel *kernel, int64_t rounds)
+/* How many blocks copy it; `turning`: where it is turned. */
+static int64_t pack_blocks(const pack_operand *operand, const struct kernel *kernel, int64_t turning,
+                           int64_t rounds)
 {
-    return operand->turned ? tiles_of(operand)
-                           : divide_up(packs_of(operand, kernel), kernel->threads_x * rounds);
+    return operand->turned ? turning : divide_up(packs_of(operand, kernel), kernel->threads_x * rounds);
 }
 
 /*
- * In how many rounds blocks copy what is not turned: so many that the launch is one wave of blocks, or, where tiles to
- * turn are more than that, that these blocks take as long as all tiles in their places.
+ * In how many rounds blocks copy what is not turned: so many that the launch is one wave of blocks, or, where those that turn
+ * are more than that, that these blocks take as long as all of those in their places.
  */
 static int64_t pack_rounds(const struct cuda_device *device, const struct kernel *kernel,
-                           const pack_operand *a, const pack_operand *b)
+                           const pack_operand *a, const pack_operand *b, int64_t turning)
 {
     int64_t packs_a = packs_of(a, kernel);
     int64_t packs_b = packs_of(b, kernel);
@@ -285,12 +300,11 @@ static int64_t pack_rounds(const struct cuda_device *device, const struct kernel
         return 1;
     }
     int64_t places = (int64_t)device->base.traits.multiprocessors * kernel_most_resident(kernel);
-    int64_t tiles = tiles_of(a) + tiles_of(b);
     int64_t share = (int64_t)((double)places * (double)straight / (double)(packs_a + packs_b));
-    int64_t blocks = places - tiles > share / 2 ? places - tiles : share;
+    int64_t blocks = places - turning > share / 2 ? places - turning : share;
     int64_t rounds = divide_up(straight, kernel->threads_x * (blocks > 0 ? blocks : 1));
     /* Each operand ends in a block of its own, which may be one too many. */
-    while (pack_blocks(a, kernel, rounds) + pack_blocks(b, kernel, rounds) > tiles + blocks &&
+    while (pack_blocks(a, kernel, 0, rounds) + pack_blocks(b, kernel, 0, rounds) > blocks &&
            rounds < MOST_PACK_ROUNDS) {
         ++rounds;
     }
@@ -316,9 +330,11 @@ static carat_status pack_launch(struct cuda_device *device, const struct plan *p
                     from->type_b, operands->b, workspace + plan->packed_b_at);
         operands->b = b.to;
     }
-    int64_t rounds = pack_rounds(device, kernel, &a, &b);
-    int64_t blocks_a = pack_blocks(&a, kernel, rounds);
-    int64_t blocks_b = pack_blocks(&b, kernel, rounds);
+    int64_t turning_a = turning_blocks(device, kernel, &a, &b);
+    int64_t turning_b = turning_blocks(device, kernel, &b, &a);
+    int64_t rounds = pack_rounds(device, kernel, &a, &b, turning_a + turning_b);
+    int64_t blocks_a = pack_blocks(&a, kernel, turning_a, rounds);
+    int64_t blocks_b = pack_blocks(&b, kernel, turning_b, rounds);
     a.rounds = (int32_t)rounds;
     b.rounds = (int32_t)rounds;
     /* The plan has counted both: they fit a grid together. Tiles end a launch better than blocks of many rounds. */
