@@ -35,6 +35,8 @@
  * Blocks are persistent (but where they share k, and a cluster has one tile): while the consumers store one tile, the producer
  * fills the stages for the next. Of large operands clusters stay close to each other, for the cache's sake: see wgmma_pace.h.
  *
+ * Three consumers have a tile of 192 rows, and 160 registers a thread: enough for sums of narrow tiles, which wait in none.
+ *
  * With TURNS=1 each consumer has tiles of its own, of all its rows, and multiplies in turn with the others: while one stores its
  * tile the next one's is multiplied. Both take their stages from one line, in which the producer fills them.
  *
@@ -50,7 +52,7 @@
  * With STREAM=1 the tiles that would make up a last, partly idle wave can be dealt out by their steps of k instead,
  * each cluster an equal share ("stream-K", Osama et al., PPoPP 2023): see wgmma_walk.h.
  *
- * Tiles can be of any width that is a multiple of 16, and with SWAPPED=1 and floats, from 96 on, of 8: between two of them lies the one with which a product
+ * Tiles can be of any width that is a multiple of 16, and plain ones of floats, from 96 on, of 8: between two of them lies the one with which a product
  * nearly fills its last wave. Of 3840 x 3840, tiles of 176 x 128 are 660, five for each of 132 multiprocessors; of 256 x 128, 450
  * in four waves.
  *
@@ -226,7 +228,8 @@
 #define BUFFER_ROWS PIECE_N
 #else
 #define STORERS WARPGROUP
-#define BUFFER_ROWS (STORED_N % 64 == 0 ? 64 : STORED_N % 32 == 0 ? 32 : 16)
+/* Of a width that is no multiple of 16 the last piece has some columns of the one before: both store the same. */
+#define BUFFER_ROWS (STORED_N % 64 == 0 ? 64 : STORED_N % 32 == 0 || STORED_N % 16 != 0 ? 32 : 16)
 #endif
 #if ANY_D
 #define BUFFERS 1 /* of a warp, for all of its columns: see wgmma_columns.h */
@@ -423,7 +426,9 @@ typedef struct shared_memory {
 static_assert(__builtin_offsetof(shared_memory, stages) == 0 &&
                   __builtin_offsetof(stage, columns) == PLANES * ROWS_BYTES,
               "places in shared memory are worked out as numbers");
-static_assert(SWAPPED || TALL || STORED_N % BUFFER_ROWS == 0, "columns of D fill whole buffers");
+static_assert(SWAPPED || TALL || STORED_N % BUFFER_ROWS == 0 ||
+                  (PLAIN && !FINISHES && !SUMS && PLAIN_BYTES == 2),
+              "columns of D fill whole buffers, or are stored plainly");
 static_assert(!FINISHES || STORED_N % 16 == 0 || LATE_WORDS > 0 || TALL,
               "what is stored of results are whole buffers' rows");
 static_assert(STAGES + 2 + (LATE_WORDS > 0) + (TURNS || SHARES_K ? CONSUMERS - 1 : 0) <= PLACES,
@@ -1838,8 +1843,13 @@ static __device__ inline int reads_operands(const gemm_arguments *gemm)
  * pace just does with 24, and in an image that finishes ptxas spills one of them: where tiles leave some there it has more, too.
  */
 #define WIDE_PRODUCER (TRANSPOSES || PLANES > 1)
+#if CONSUMERS == 3
+#define PRODUCER_REGISTERS 32
+#define CONSUMER_REGISTERS 160
+#else
 #define PRODUCER_REGISTERS (WIDE_PRODUCER ? 56 : FINISHES && CONSUMER_SUMS < 128 ? 40 : 24)
 #define CONSUMER_REGISTERS (WIDE_PRODUCER ? 224 : FINISHES && CONSUMER_SUMS < 128 ? 232 : 240)
+#endif
 
 #define KERNEL_CLUSTER __cluster_dims__(CLUSTER, 1, 1)
 #define THREADS_THAT_MEET (32 + CONSUMERS * WARPGROUP) /* the producer's warp and the consumers */
@@ -1907,7 +1917,7 @@ KERNEL __launch_bounds__(THREADS_X, 1) KERNEL_CLUSTER
         cluster_arrive_relaxed(); /* behind the fence of who made the barriers */
     }
     if (warp < 4) {
-#if CONSUMERS == 2
+#if CONSUMERS > 1
         registers_shrink_to(PRODUCER_REGISTERS);
 #endif
         if (CLUSTER > 1) {
@@ -1932,7 +1942,7 @@ KERNEL __launch_bounds__(THREADS_X, 1) KERNEL_CLUSTER
             cluster_arrive();
         }
     } else {
-#if CONSUMERS == 2
+#if CONSUMERS > 1
         registers_grow_to(CONSUMER_REGISTERS);
 #endif
         if (CLUSTER == 1) {

@@ -20,7 +20,7 @@
 /* Pieces of 128 bytes along m, times BUFFER_ROWS columns, that a consumer's results make. */
 #define PIECE_COUNT(bytes)                                                                                   \
     (SWAPPED ? (STORED_N * (bytes) + ROW_BYTES - 1) / ROW_BYTES                                              \
-             : (64 * (bytes) + ROW_BYTES - 1) / ROW_BYTES * (STORED_N / BUFFER_ROWS))
+             : (64 * (bytes) + ROW_BYTES - 1) / ROW_BYTES * ((STORED_N + BUFFER_ROWS - 1) / BUFFER_ROWS))
 
 /* Elements of a whole piece along m. */
 static __device__ __forceinline__ int row_length(int bytes)
@@ -37,7 +37,8 @@ static __device__ __forceinline__ int piece_m(int number, int bytes)
 static __device__ __forceinline__ int piece_n(int number, int bytes)
 {
     const int along_row = 64 * bytes > ROW_BYTES ? 2 : 1;
-    return SWAPPED ? 0 : number / along_row * BUFFER_ROWS;
+    const int n = number / along_row * BUFFER_ROWS;
+    return SWAPPED ? 0 : n < STORED_N - BUFFER_ROWS ? n : STORED_N - BUFFER_ROWS;
 }
 
 /* Elements of the piece that begins at m, which is less than a whole one where the tile ends. */

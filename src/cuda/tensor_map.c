@@ -151,9 +151,10 @@ static struct boxed destination_of(const struct kernel *kernel, const struct pro
     } else if (kernel->piece_n > 0) {
         matrix.box_columns = kernel->piece_n;
     } else {
-        matrix.box_columns = BUFFER_ROWS;
-        /* A block stores so many of a tile's columns. */
-        while (kernel->tile_n / kernel_k_storers(kernel) % matrix.box_columns != 0) {
+        /* A block stores so many of a tile's columns, in whole buffers where they are a multiple of 16. */
+        int columns = kernel->tile_n / kernel_k_storers(kernel);
+        matrix.box_columns = columns % 16 == 0 ? BUFFER_ROWS : BUFFER_ROWS / 2;
+        while (columns % 16 == 0 && columns % matrix.box_columns != 0) {
             matrix.box_columns /= 2;
         }
     }
