@@ -56,39 +56,70 @@ struct small_spot {
 
 static_assert(WAY_TRAITS << ACCURACY_BITS <= 1 << 16, "traits and accuracy are two bytes together");
 
-/* Six bytes, as there are more than a million. */
-enum { SPOT_BITS = 20, PARTS_BITS = 12, MOST_SPOTS = 1 << SPOT_BITS, RESIDUAL_UNITS = 1 << 12 };
+/*
+ * Five bytes, as there are more than a million: the spot's number, the parts, and the residual: up to e to the 3rd in parts of
+ * 1 / FINE_UNITS, to a twentieth of a percent, and what is beyond in parts of 1 / COARSE_UNITS, up to e to the 8th.
+ */
+enum {
+    SPOT_BITS = 18,
+    PARTS_BITS = 9,
+    RESIDUAL_BITS = 13,
+    MOST_SPOTS = 1 << SPOT_BITS,
+    RESIDUAL_ZERO = 1 << (RESIDUAL_BITS - 1),
+    FINE_UNITS = 1 << 10,
+    FINE_END = 3,
+    COARSE_UNITS = 200
+};
 struct sample {
-    uint16_t spot_low; /* of the spot's number */
-    uint16_t parts_and_spot_high;
-    int16_t
-        residual; /* in parts of 1 / RESIDUAL_UNITS: to a hundredth of a percent, and up to e to the 8th */
+    uint8_t bytes[5]; /* the lowest first */
 };
 
 static_assert(MOST_PARTS < 1 << PARTS_BITS, "a sample holds all parts of K that there may be");
-static_assert(SPOT_BITS + PARTS_BITS == 32 && sizeof(struct sample) == 6,
-              "in six bytes there is nothing but that");
+static_assert(SPOT_BITS + PARTS_BITS + RESIDUAL_BITS == 8 * sizeof(struct sample),
+              "in five bytes there is nothing but that");
+
+static int code_of_residual(float residual)
+{
+    float size = fabsf(residual);
+    float beyond = fmaxf(size - FINE_END, 0);
+    float code = roundf(fminf(size, FINE_END) * FINE_UNITS) + roundf(beyond * COARSE_UNITS);
+    return (int)copysignf(fminf(code, RESIDUAL_ZERO - 1), residual);
+}
+
+static float residual_of_code(int code)
+{
+    int size = abs(code);
+    int beyond = size > FINE_END * FINE_UNITS ? size - FINE_END * FINE_UNITS : 0;
+    float residual = (float)(size - beyond) / FINE_UNITS + (float)beyond / COARSE_UNITS;
+    return code < 0 ? -residual : residual;
+}
 
 static struct sample pack_sample(int spot, int parts, float residual)
 {
-    float units = residual * (float)RESIDUAL_UNITS;
-    return (struct sample){
-        .spot_low = (uint16_t)(spot & UINT16_MAX),
-        .parts_and_spot_high = (uint16_t)(parts << (SPOT_BITS - 16) | spot >> 16),
-        .residual = (int16_t)lrintf(fminf(fmaxf(units, INT16_MIN), INT16_MAX)),
-    };
+    uint64_t bits = (uint64_t)spot | (uint64_t)parts << SPOT_BITS |
+                    (uint64_t)(RESIDUAL_ZERO + code_of_residual(residual)) << (SPOT_BITS + PARTS_BITS);
+    struct sample sample;
+    for (size_t i = 0; i < sizeof(sample.bytes); i++) {
+        sample.bytes[i] = (uint8_t)(bits >> (8 * i));
+    }
+    return sample;
 }
-static int sample_spot(const struct sample *sample)
+
+/* `count` bits from `first` on. */
+static int sample_bits(const struct sample *sample, int first, int count)
 {
-    return sample->spot_low | (sample->parts_and_spot_high & ((1 << (SPOT_BITS - 16)) - 1)) << 16;
+    uint64_t bits = 0;
+    for (size_t i = 0; i < sizeof(sample->bytes); i++) {
+        bits |= (uint64_t)sample->bytes[i] << (8 * i);
+    }
+    return (int)(bits >> first & ((1U << count) - 1));
 }
-static int sample_parts(const struct sample *sample)
-{
-    return sample->parts_and_spot_high >> (SPOT_BITS - 16);
-}
+
+static int sample_spot(const struct sample *sample) { return sample_bits(sample, 0, SPOT_BITS); }
+static int sample_parts(const struct sample *sample) { return sample_bits(sample, SPOT_BITS, PARTS_BITS); }
 static float sample_residual(const struct sample *sample)
 {
-    return (float)sample->residual / (float)RESIDUAL_UNITS;
+    return residual_of_code(sample_bits(sample, SPOT_BITS + PARTS_BITS, RESIDUAL_BITS) - RESIDUAL_ZERO);
 }
 
 /* What may be done to an operand, see plan_marks(); samples of the same row, of the same of that, and shared, are a bucket. */
@@ -277,14 +308,14 @@ static int compare_loose(const void *x, const void *y)
 }
 
 /* Samples or spots for which there is room: numbers of four bytes lie behind them. */
-static size_t even_room(int count) { return ((size_t)count + 1) / 2 * 2; }
+static size_t whole_room(int count) { return ((size_t)count + 3) / 4 * 4; }
 
 /* Bytes of the arrays of sorted ways, which lie one behind the other: lengths, spots, samples, buckets. */
 static size_t sorted_bytes(const struct ways *ways)
 {
     return (size_t)ways->length_count * sizeof(float) +
-           even_room(ways->spot_count) * sizeof(struct small_spot) +
-           even_room(ways->count) * sizeof(struct sample) +
+           whole_room(ways->spot_count) * sizeof(struct small_spot) +
+           whole_room(ways->count) * sizeof(struct sample) +
            (size_t)(ways->bucket_count + 1) * sizeof(struct bucket);
 }
 
@@ -293,8 +324,8 @@ static void place_sorted(struct ways *ways, const void *memory)
 {
     ways->lengths = memory;
     ways->spots = (const struct small_spot *)(ways->lengths + ways->length_count);
-    ways->samples = (const struct sample *)(ways->spots + even_room(ways->spot_count));
-    ways->buckets = (const struct bucket *)(ways->samples + even_room(ways->count));
+    ways->samples = (const struct sample *)(ways->spots + whole_room(ways->spot_count));
+    ways->buckets = (const struct bucket *)(ways->samples + whole_room(ways->count));
 }
 
 /* The first spot that is not before one; as many as there are, where all are. */
@@ -422,8 +453,8 @@ static void fill_sorted(struct ways *ways, const struct spot *spots, const float
 {
     memcpy(memory, lengths, (size_t)ways->length_count * sizeof(*lengths));
     struct small_spot *small = (struct small_spot *)((float *)memory + ways->length_count);
-    struct sample *samples = (struct sample *)(small + even_room(ways->spot_count));
-    struct bucket *buckets = (struct bucket *)(samples + even_room(ways->count));
+    struct sample *samples = (struct sample *)(small + whole_room(ways->spot_count));
+    struct bucket *buckets = (struct bucket *)(samples + whole_room(ways->count));
     for (int i = 0; i < ways->spot_count; i++) {
         make_small(lengths, ways->length_count, &spots[i], &small[i]);
     }

