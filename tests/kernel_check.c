@@ -1399,6 +1399,10 @@ static pack_operand packed_operand(const struct kernel *row, const struct packed
         operand.tiles_m = (int32_t)ceiling(packed->to.columns, row->tile_m);
         operand.tiles_n = (int32_t)ceiling(packed->to.ld, row->tile_n);
         *blocks = (int64_t)operand.tiles_m * operand.tiles_n * operand.problems;
+        uint64_t begins = (uintptr_t)operand.from | (uint64_t)operand.ld | (uint64_t)operand.stride;
+        if (row->element_bytes == 1 && begins % 16 == 0) {
+            *blocks = random_between(random, 1, *blocks); /* which then have several tiles */
+        }
     } else {
         *blocks =
             ceiling(packed->to.stride * packed->to.batch * row->element_bytes, row->threads_x * 16 * rounds);

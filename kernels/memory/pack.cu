@@ -18,7 +18,7 @@
  * column may begin anywhere, see pieces.h.
  *
  * Straight: packs are the units of the line that is written (line.h), a block's THREADS_X * rounds of them. Turned: a block
- * takes a tile of TILE_M x TILE_N, of bytes several. Memory limits both.
+ * takes a tile of TILE_M x TILE_N, of bytes whose columns begin at packs several. Memory limits both.
  */
 #include "kernel.h"
 
@@ -28,8 +28,8 @@
 #include "square.h"
 
 /*
- * Whether packs that go straight, and elements of 4 or 8 bytes that are turned, come to shared memory past the registers
- * (cp.async), many on their way. All else goes through registers.
+ * Whether packs that go straight, elements of 4 or 8 bytes that are turned, and bytes where columns begin at packs, come to
+ * shared memory past the registers (cp.async), many on their way. All else goes through registers.
  */
 #if !defined(CONVERTS) && (__CUDA_ARCH__ >= 800 || defined(CUDA_ON_CPU))
 #define STREAMS 1
@@ -434,7 +434,11 @@ static __device__ inline void pack_turned(operand_share share, uint4 *shared)
 #define SQUARES_N (TILE_N / SQUARE_COLUMNS)       /* along a row of the tile */
 #define SQUARES (PACKS_M * SQUARES_N / THREADS_X) /* of a thread */
 #define PACKS (PACKS_N * TILE_M / THREADS_X)      /* that a thread writes */
+#if STREAMS || ELEMENT_BYTES > 1
 #define COLUMNS_AT_ONCE (SQUARE_COLUMNS < AT_ONCE ? SQUARE_COLUMNS : AT_ONCE)
+#else
+#define COLUMNS_AT_ONCE 2 /* beside the loop over tiles there are no registers for more */
+#endif
 
 static_assert(SQUARES * THREADS_X == PACKS_M * SQUARES_N, "each thread takes the same number of squares");
 static_assert(PACKS * THREADS_X == PACKS_N * TILE_M, "and of packs");
@@ -486,11 +490,10 @@ static __device__ inline void stage_square(uint4 *staged, int32_t x, int32_t y, 
 }
 
 /* Moves a tile through registers and shared memory, as transpose.cu does. */
-static __device__ inline void turn_tile(operand_share share, uint4 *staged)
+static __device__ inline void turn_tile(const pack_operand *operand, uint32_t index, uint4 *staged)
 {
-    const pack_operand *operand = share.operand;
     source source = source_of(operand);
-    turned_tile tile = tile_of(operand, number_of_tile(operand, share.block), &source);
+    turned_tile tile = tile_of(operand, number_of_tile(operand, index), &source);
     int64_t row = tile.row;
     int64_t column = tile.column;
     wait_for_kernels_before();
@@ -598,17 +601,11 @@ static __device__ inline void next_tile(const pack_operand *operand, tile_number
     }
 }
 
-/* Turns over a block's tiles: the blocks have equal shares, but for one. */
-static __device__ inline void stream_tiles(operand_share share, uint4 *staged)
+static __device__ inline void stream_tiles(const pack_operand *operand, uint32_t first, uint32_t count,
+                                           uint4 *staged)
 {
-    const pack_operand *operand = share.operand;
     const uint32_t packs_of_tile = TILE_M * TILE_N / 16;
     source source = source_of(operand);
-    uint32_t tiles = (uint32_t)operand->tiles_m * (uint32_t)operand->tiles_n * (uint32_t)operand->problems;
-    uint32_t least = tiles / share.blocks;
-    uint32_t more = tiles - least * share.blocks; /* so many blocks have one more */
-    uint32_t first = share.block * least + (share.block < more ? share.block : more);
-    uint32_t count = least + (share.block < more);
     tile_number coming = number_of_tile(operand, first);
     tile_number going = coming;
     uint32_t brought = 0; /* where the next tile goes, */
@@ -638,15 +635,37 @@ static __device__ inline void stream_tiles(operand_share share, uint4 *staged)
 
 #endif
 
+/*
+ * Turns over a block's tiles: one, or of bytes an equal share of all, which is one tile more for some. The host does not know whether
+ * the code is for a device that streams: later ones run what the driver makes of PTX for 7.5.
+ */
 static __device__ inline void pack_turned(operand_share share, uint4 *staged)
 {
-#if STREAMS && ELEMENT_BYTES == 1
-    if (begins_at_packs(share.operand)) {
-        stream_tiles(share, staged);
+    const pack_operand *operand = share.operand;
+#if ELEMENT_BYTES == 1
+    uint32_t tiles = (uint32_t)operand->tiles_m * (uint32_t)operand->tiles_n * (uint32_t)operand->problems;
+    uint32_t least = tiles / share.blocks;
+    uint32_t more = tiles - least * share.blocks; /* so many blocks have one more */
+    uint32_t first = share.block * least + (share.block < more ? share.block : more);
+    uint32_t count = least + (share.block < more);
+#if STREAMS
+    if (begins_at_packs(operand)) {
+        stream_tiles(operand, first, count, staged);
         return;
     }
+    turn_tile(operand, first, staged); /* where columns begin elsewhere each tile has a block */
+#else
+    const uint32_t end = first + count;
+#pragma unroll 1
+    while (first < end) {
+        turn_tile(operand, first, staged);
+        __syncthreads(); /* all have read the tile */
+        ++first;
+    }
 #endif
-    turn_tile(share, staged);
+#else
+    turn_tile(operand, share.block, staged);
+#endif
 }
 
 #endif

@@ -265,7 +265,7 @@ static int64_t turning_blocks(const struct cuda_device *device, const struct ker
 {
     int64_t tiles = (int64_t)operand->tiles_m * operand->tiles_n * operand->problems;
     bool streams =
-        kernel->element_bytes == 1 && device->base.traits.compute_capability >= 80 &&
+        kernel->element_bytes == 1 &&
         ((uintptr_t)operand->from | (uint64_t)operand->ld | (uint64_t)operand->stride) % PACK_BYTES == 0;
     if (tiles == 0 || !streams) {
         return tiles;
