@@ -176,7 +176,7 @@ typedef struct reduce_arguments {
  * stride 0 all problems share one matrix, and problems is 1.
  *
  * Blocks: turned, one for each of tiles_m * tiles_n * problems tiles, TILE_M x TILE_N of the columns_to x ld_to elements
- * that are read, or, where these are bytes, `from`, ld and stride multiples of 16, and the device is of 8.0 on, any number up
+ * that are read, or, where these are bytes, and `from`, ld and stride multiples of 16, any number up
  * to that; else ceil(packs / (THREADS_X * rounds)), where packs = columns_to * ld_to * problems elements of 16 bytes
  * together, and rounds are what each thread takes of them, one or more; of rows that convert 4.
  */

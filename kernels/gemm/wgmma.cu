@@ -52,7 +52,7 @@
  * With STREAM=1 the tiles that would make up a last, partly idle wave can be dealt out by their steps of k instead,
  * each cluster an equal share ("stream-K", Osama et al., PPoPP 2023): see wgmma_walk.h.
  *
- * Tiles can be of any width that is a multiple of 16, and plain ones of floats, from 96 on, of 8: between two of them lies the one with which a product
+ * Tiles can be of any width that is a multiple of 16, and from 96 on of 8 with SWAPPED=1 and floats, with PIECE_N, or with plain results of 16 bits: between two of them lies the one with which a product
  * nearly fills its last wave. Of 3840 x 3840, tiles of 176 x 128 are 660, five for each of 132 multiprocessors; of 256 x 128, 450
  * in four waves.
  *
@@ -1839,8 +1839,9 @@ static __device__ inline int reads_operands(const gemm_arguments *gemm)
 }
 
 /*
- * Registers a thread, of 168 for each when the block begins; a producer of planes wants more, and so do transposers. One that keeps
- * pace just does with 24, and in an image that finishes ptxas spills one of them: where tiles leave some there it has more, too.
+ * Registers a thread, of 168 for each when the block begins, with three consumers 128; a producer of planes wants more, and so do
+ * transposers. One that keeps pace just does with 24, and in an image that finishes ptxas spills one of them: where tiles leave some
+ * there it has more, too.
  */
 #define WIDE_PRODUCER (TRANSPOSES || PLANES > 1)
 #if CONSUMERS == 3

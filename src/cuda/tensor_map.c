@@ -12,7 +12,7 @@
 #include "status.h"
 
 #define ROW_BYTES 128 /* of a box under the 128-byte swizzle */
-/* Columns of D in a buffer: 64, or 32 or 16 where the tile has no multiple of that, or PIECE_N; and with the rows along n. */
+/* Columns of D in a buffer: 64, or 32 or 16 where the tile has no multiple of that (32 of 16 neither), or PIECE_N; and with the rows along n. */
 #define BUFFER_ROWS 64
 #define BUFFER_ROWS_SWAPPED 16
 #define MAP_ALIGNMENT 16 /* of addresses and strides */
