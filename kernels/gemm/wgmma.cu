@@ -35,7 +35,8 @@
  * Blocks are persistent (but where they share k, and a cluster has one tile): while the consumers store one tile, the producer
  * fills the stages for the next. Of large operands clusters stay close to each other, for the cache's sake: see wgmma_pace.h.
  *
- * Three consumers have a tile of 192 rows, and 160 registers a thread: enough for sums of narrow tiles, which wait in none.
+ * Three consumers have a tile of 192 rows, and 160 registers a thread: enough for sums of 192 columns, which wait in none, or where the
+ * rows run along n of 176 and results that wait.
  *
  * With TURNS=1 each consumer has tiles of its own, of all its rows, and multiplies in turn with the others: while one stores its
  * tile the next one's is multiplied. Both take their stages from one line, in which the producer fills them.
