@@ -1544,6 +1544,65 @@ static void packs_are_one_wave(void **state)
     assert_in_range(turned, 1, COUNT - 1); /* both are seen */
 }
 
+/* Blocks of an operand that is turned over: where its columns begin at packs they share its tiles, else each has one. */
+static void check_blocks_that_turn(const pack_operand *operand, int64_t blocks, int64_t places)
+{
+    int64_t tiles = (int64_t)operand->tiles_m * operand->tiles_n * operand->problems;
+    assert_true(operand->turned);
+    if ((uint64_t)operand->ld % 16 == 0) {
+        assert_in_range(blocks, 1, tiles < places ? tiles : places);
+    } else {
+        assert_int_equal(blocks, tiles);
+    }
+}
+
+/* Of bytes whose columns begin at packs the blocks of one wave turn over all tiles, of both operands as many as these are large. */
+static void bytes_are_turned_over_by_one_wave(void **state)
+{
+    (void)state;
+    static const int64_t sizes[] = {512, 1040, 1552, 2048, 3088, 1023, 1028};
+    carat_context *carat = NULL;
+    standin_set_capability(90);
+    assert_ok(carat_context_create(CARAT_DEVICE_CUDA, 0, &carat));
+    struct device *device = carat_context_device(carat);
+    const int32_t one = 1;
+    const int32_t zero = 0;
+    void *somewhere = device_memory(carat, 4096);
+    struct operands operands = {.alpha = &one, .a = somewhere, .b = somewhere, .beta = &zero, .d = somewhere};
+    carat_run run = {.workspace = NULL};
+    int shared = 0;
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); ++i) {
+        carat_gemm_problem described = carat_gemm_describe(CARAT_S8, sizes[i], sizes[i], sizes[i]);
+        struct problem problem;
+        struct plan plan;
+        described.order = CARAT_COLUMN_MAJOR; /* NT: both lie across k */
+        described.op_b = CARAT_TRANSPOSE;
+        assert_ok(problem_check(&described, &problem));
+        assert_ok(plan_choose_packed(&device->traits, &problem, &plan));
+        assert_int_equal(plan.steps[0].kind, STEP_PACK);
+        struct driver before = driver_that_notes();
+        driver.cuLaunchKernelEx = note_pack;
+        noted_pack.count = 0;
+        assert_ok(device->functions->gemm(device, &plan, &operands, &run));
+        driver = before;
+        const pack_arguments *pack = &noted_pack.arguments;
+        int64_t places = (int64_t)4 * kernel_most_resident(plan.steps[0].kernel);
+        int64_t blocks_b = noted_pack.grid - pack->blocks_a;
+        if (pack->b.turned) { /* of one that is turned and one that is not it comes last */
+            check_blocks_that_turn(&pack->b, blocks_b, places);
+            shared += blocks_b < (int64_t)pack->b.tiles_m * pack->b.tiles_n;
+        }
+        if (pack->a.turned) {
+            check_blocks_that_turn(&pack->a, pack->blocks_a, places);
+            assert_true(sizes[i] % 16 != 0 || noted_pack.grid <= places);
+        }
+    }
+    assert_true(shared >= 3); /* blocks with several tiles have been seen */
+    assert_ok(carat_release(carat, somewhere));
+    carat_context_destroy(carat);
+    standin_set_capability(100);
+}
+
 /* ---- Launches before the kernel ahead has ended ---------------------------------------------- */
 
 static int ptx_version; /* that the driver tells of what it has loaded */
@@ -2766,6 +2825,7 @@ int main(void)
         test(shared_tiles_have_room_and_tokens),
         test(safe_product_shares_as_the_one_before),
         test(packs_are_one_wave),
+        test(bytes_are_turned_over_by_one_wave),
         test(only_code_that_waits_starts_early),
         test(what_planes_leave_is_computed_from_f32),
         test(planned_products_of_two_planes_allocate_nothing),
