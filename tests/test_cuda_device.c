@@ -1471,6 +1471,24 @@ static CUresult note_pack(const CUlaunchConfig *config, CUfunction function, voi
     return CUDA_SUCCESS;
 }
 
+/* Plans a product that begins with a pack and launches it, of which the pack is noted; the row that packs. */
+static const struct kernel *launch_noted_pack(struct device *device, const carat_gemm_problem *described,
+                                              const struct operands *operands)
+{
+    struct problem problem;
+    struct plan plan;
+    carat_run run = {.workspace = NULL};
+    assert_ok(problem_check(described, &problem));
+    assert_ok(plan_choose_packed(&device->traits, &problem, &plan));
+    assert_int_equal(plan.steps[0].kind, STEP_PACK);
+    struct driver before = driver_that_notes();
+    driver.cuLaunchKernelEx = note_pack;
+    noted_pack.count = 0;
+    assert_ok(device->functions->gemm(device, &plan, operands, &run));
+    driver = before;
+    return plan.steps[0].kernel;
+}
+
 /* Blocks for an operand in so many rounds. */
 static int64_t blocks_in_rounds(const struct kernel *pack, const pack_operand *operand, int64_t rounds)
 {
@@ -1516,27 +1534,17 @@ static void packs_are_one_wave(void **state)
     double zero = 0;
     void *somewhere = device_memory(carat, 4096);
     struct operands operands = {.alpha = &one, .a = somewhere, .b = somewhere, .beta = &zero, .d = somewhere};
-    carat_run run = {.workspace = NULL};
     for (int number = 0; number < COUNT; ++number) {
         carat_type type = packed_types[number % 3];
         int64_t size = sizes[number / 12];
         carat_gemm_problem described = carat_gemm_describe(type, size, size, size);
-        struct problem problem;
-        struct plan plan;
         described.order = CARAT_COLUMN_MAJOR;
         described.op_a = number / 3 % 2 ? CARAT_TRANSPOSE : CARAT_NO_TRANSPOSE;
         described.op_b = number / 6 % 2 ? CARAT_TRANSPOSE : CARAT_NO_TRANSPOSE;
         described.accuracy = type == CARAT_F32 ? CARAT_ACCURACY_FAST : CARAT_ACCURACY_STANDARD;
         element_set(carat_scalar_type(type), &one, 0, 1);
-        assert_ok(problem_check(&described, &problem));
-        assert_ok(plan_choose_packed(&device->traits, &problem, &plan));
-        assert_int_equal(plan.steps[0].kind, STEP_PACK);
-        struct driver before = driver_that_notes();
-        driver.cuLaunchKernelEx = note_pack;
-        noted_pack.count = 0;
-        assert_ok(device->functions->gemm(device, &plan, &operands, &run));
-        driver = before;
-        turned += check_pack_launch(plan.steps[0].kernel);
+        const struct kernel *kernel = launch_noted_pack(device, &described, &operands);
+        turned += check_pack_launch(kernel);
     }
     assert_ok(carat_release(carat, somewhere));
     carat_context_destroy(carat);
@@ -1569,24 +1577,14 @@ static void bytes_are_turned_over_by_one_wave(void **state)
     const int32_t zero = 0;
     void *somewhere = device_memory(carat, 4096);
     struct operands operands = {.alpha = &one, .a = somewhere, .b = somewhere, .beta = &zero, .d = somewhere};
-    carat_run run = {.workspace = NULL};
     int shared = 0;
     for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); ++i) {
         carat_gemm_problem described = carat_gemm_describe(CARAT_S8, sizes[i], sizes[i], sizes[i]);
-        struct problem problem;
-        struct plan plan;
         described.order = CARAT_COLUMN_MAJOR; /* NT: both lie across k */
         described.op_b = CARAT_TRANSPOSE;
-        assert_ok(problem_check(&described, &problem));
-        assert_ok(plan_choose_packed(&device->traits, &problem, &plan));
-        assert_int_equal(plan.steps[0].kind, STEP_PACK);
-        struct driver before = driver_that_notes();
-        driver.cuLaunchKernelEx = note_pack;
-        noted_pack.count = 0;
-        assert_ok(device->functions->gemm(device, &plan, &operands, &run));
-        driver = before;
+        const struct kernel *kernel = launch_noted_pack(device, &described, &operands);
         const pack_arguments *pack = &noted_pack.arguments;
-        int64_t places = (int64_t)4 * kernel_most_resident(plan.steps[0].kernel);
+        int64_t places = (int64_t)4 * kernel_most_resident(kernel);
         int64_t blocks_b = noted_pack.grid - pack->blocks_a;
         if (pack->b.turned) { /* of one that is turned and one that is not it comes last */
             check_blocks_that_turn(&pack->b, blocks_b, places);
