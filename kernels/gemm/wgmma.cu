@@ -82,6 +82,7 @@
  * stored by the engine; with FINISHES=1 beside that also bias, an activation and a factor: see wgmma_plain.h. With ANY_D=1 D's columns may
  * begin anywhere then: see wgmma_columns.h. With SUMS=1 beside PLAIN=1 bare 32-bit sums of a part of k are stored. With PIECE_N a consumer has two times 64 rows, each half with instructions and sums of its
  * own: tiles of 256 by any width up to 176, or with TURNS=1 of 128 by up to 208, between which the tensor unit has no gap: see wgmma_tall.h.
+ * Its rows run along the side whose operand lies across, if one does: columns that lie along k come in boxes of any width.
  *
  * What limits it: 128 x 256 x 64 products of 16 bits are 1024 cycles of the tensor unit, for which 32 KB come
  * from the L2 cache; where all units run, the device's power.
@@ -223,7 +224,7 @@
  */
 #if SWAPPED
 #define STORERS 32
-#define BUFFER_ROWS 16
+#define BUFFER_ROWS 16 /* of two times 64 rows PIECE_N says so too */
 #elif TALL
 #define STORERS WARPGROUP
 #define BUFFER_ROWS PIECE_N
@@ -281,7 +282,8 @@
 
 #if TALL
 /* Of one half of a consumer's results, two in a word: their pieces, and their words, with some zeros behind them. */
-#define PIECES_OF_HALF ((WGMMA_N + PIECE_N - 1) / PIECE_N)
+#define PIECE_WIDTH (SWAPPED ? 64 : PIECE_N) /* of the instruction's columns */
+#define PIECES_OF_HALF ((WGMMA_N + PIECE_WIDTH - 1) / PIECE_WIDTH)
 #define HALF_WORDS (WGMMA_N / 4 + 4)
 #endif
 
@@ -292,7 +294,7 @@
  * where another consumer multiplies meanwhile, nor where a block has but one tile. Of two times 64 rows those of the second half
  * wait, all of them.
  */
-#if SWAPPED && TILE_M >= 64 && K_SHARERS == 1 && !TURNS && !ANY_D &&                                         \
+#if SWAPPED && TILE_M >= 64 && K_SHARERS == 1 && !TURNS && !ANY_D && !TALL &&                                \
     !(MOVES_SUMS && (TILE_M > 160 || SHARES_K)) && !(FETCHES_ROWS && TILE_M > 192)
 #define LATE_PIECES ((WGMMA_N + 63) / 64)
 #define LATE_WORDS (WGMMA_N % 64 == 0 ? LATE_PIECES * 16 : WGMMA_N / 4 + 8)
@@ -328,10 +330,11 @@ static_assert(TILE_ROWS == 64 * ROW_HALVES * CONSUMERS_OF_TILE, "a consumer has 
 #if ANY_D && (!PLAIN || !SWAPPED || TURNS || SHARES_K || MOVES_SUMS || ROWS_IN_PAIRS || ROW_SHARERS > 1)
 #error "columns that begin anywhere are of bare sums, or finished ones, and a warp's whole"
 #endif
-#if TALL && (!PLAIN || SWAPPED || MOVES_SUMS || FETCHES_ROWS || SHARES_K || (PLAIN_BYTES == 4 && !TURNS) ||  \
-             (PLAIN_BYTES == 2 && HAS_8_BITS && !FINISHES))
-#error                                                                                                       \
-    "consumers of two times 64 rows have sums that stay, their rows along m, and 32-bit results in turn alone"
+#if TALL && (!PLAIN || MOVES_SUMS || FETCHES_ROWS || SHARES_K || (PLAIN_BYTES == 2 && HAS_8_BITS && !FINISHES))
+#error "consumers of two times 64 rows have sums that stay"
+#endif
+#if TALL && PLAIN_BYTES == 4 && (!TURNS || SWAPPED)
+#error "consumers of two times 64 rows have 32-bit results in turn alone, and along m"
 #endif
 #if K_SHARERS > 1 && (!PLAIN || SUMS || ANY_D || TALL || TURNS || SHARES_K || PLANES > 1)
 #error "parts of k are added of tiles that are stored by the engine"

@@ -1,7 +1,8 @@
 /*
  * wgmma_tall.h - how a tile goes to D where a consumer has two times 64 rows: a part of wgmma.cu, of rows with PIECE_N.
  *
- * Results go by way of a buffer in shared memory, PIECE_N columns of 64 rows at a time: a piece. Of a tile that both consumers have
+ * Results go by way of a buffer in shared memory, PIECE_N columns of 64 rows at a time: a piece; where the rows run along n, each warp's
+ * 16 of 64 columns of the instruction's, along m. Of a tile that both consumers have
  * four stages leave room for one buffer each, and a thread has no registers for all of its results, two in a word, beside the next
  * tile's sums. So the first 64 rows go at once, piece by piece, each when the engine has read the one before; the other 64 wait in
  * registers, and go while the next tile is multiplied. A block's last tile, after which nothing is loaded any more, goes through the
@@ -21,24 +22,37 @@
 #ifndef CARAT_GEMM_WGMMA_TALL_H
 #define CARAT_GEMM_WGMMA_TALL_H
 
-static_assert(TURNS || (sizeof(stage) >= ROW_HALVES * PIECES_OF_HALF * BUFFER_BYTES && STAGES >= CONSUMERS),
+#define RESULT_BYTES_OF_STORERS (ROW_HALVES * PIECES_OF_HALF * BUFFER_BYTES)
+static_assert(TURNS || (sizeof(stage) >= WARPGROUP / STORERS * RESULT_BYTES_OF_STORERS && STAGES >= CONSUMERS),
               "a consumer's results fit where a stage was");
-static_assert(PIECE_N % 8 == 0 && PIECE_N <= WGMMA_N, "pieces are of whole eights");
+static_assert(PIECE_WIDTH % 8 == 0 && PIECE_WIDTH <= WGMMA_N, "pieces are of whole eights");
+static_assert(!SWAPPED || PIECE_N == BUFFER_ROWS, "a warp stores its 16 columns of D");
 
-/* The column at which a piece begins. */
+/* Of the instruction's columns the one at which a piece begins. */
 static __device__ __forceinline__ int piece_begin(int number)
 {
-    return number * PIECE_N < WGMMA_N - PIECE_N ? number * PIECE_N : WGMMA_N - PIECE_N;
+    return number * PIECE_WIDTH < WGMMA_N - PIECE_WIDTH ? number * PIECE_WIDTH : WGMMA_N - PIECE_WIDTH;
 }
 
-/* Has a filled buffer stored at (m, n) of the tile. */
+/* The first of the storers' buffers, and what a block's last tile goes through in their place, of a stage. */
+static __device__ __forceinline__ unsigned char *first_buffer(standing at, shared_memory *shared, int consumer)
+{
+    return shared->buffers[STORERS == 32 ? 4 * consumer + at.warp : consumer][0];
+}
+static __device__ __forceinline__ unsigned char *part_of_stage(standing at, shared_memory *shared, int consumer)
+{
+    return (unsigned char *)&shared->stages[consumer] +
+           (STORERS == 32 ? at.warp * RESULT_BYTES_OF_STORERS : 0);
+}
+
+/* Has a filled buffer stored, which begins at a row of the consumer's, and at a column. */
 static __device__ __forceinline__ void send_piece(standing at, const tensor_gemm_arguments *arguments,
                                                   const unsigned char *buffer, const place_of_tile *tile,
-                                                  int m, int n, int consumer)
+                                                  int row, int column, int consumer)
 {
     fence_async_shared();
-    meet(consumer);
-    send(at, arguments, buffer, tile, m, n);
+    meet_storers(consumer);
+    send(at, arguments, buffer, tile, SWAPPED ? column : row, SWAPPED ? row : column);
 }
 
 #if FINISHES
@@ -46,7 +60,7 @@ static __device__ __forceinline__ void send_piece(standing at, const tensor_gemm
 /* A tile's bias as one half of its rows has it. */
 static __device__ __forceinline__ const float *bias_of_half(const float *shared_bias, uint32_t todo, int half)
 {
-    int along_rows = (todo & ADDS_BIAS) && !(todo & BIAS_ALONG_N);
+    int along_rows = (todo & ADDS_BIAS) && ((todo & BIAS_ALONG_N) != 0) == SWAPPED;
     return shared_bias + (along_rows ? 64 * half : 0);
 }
 
@@ -161,7 +175,7 @@ static __device__ __forceinline__ void store_halves(standing at, const tensor_ge
                                                     const uint32_t first[HALF_WORDS],
                                                     const uint32_t second[HALF_WORDS], int consumer)
 {
-    unsigned char *buffer = (unsigned char *)&shared->stages[consumer];
+    unsigned char *buffer = part_of_stage(at, shared, consumer);
     if (!TURNS) {
         barrier_sync(1 + CONSUMERS, CONSUMERS * WARPGROUP); /* all have read the stages */
     }
@@ -170,7 +184,7 @@ static __device__ __forceinline__ void store_halves(standing at, const tensor_ge
         const int half = i / PIECES_OF_HALF;
         const int begin = piece_begin(i % PIECES_OF_HALF);
         if (TURNS) {
-            buffer = shared->buffers[consumer][i % BUFFERS];
+            buffer = first_buffer(at, shared, consumer) + i % BUFFERS * BUFFER_BYTES;
             await_buffer_before(at, consumer);
         }
         store_piece(at, arguments, buffer, tile, (half == 0 ? first : second) + begin / 4, half, begin,
@@ -182,12 +196,14 @@ static __device__ __forceinline__ void store_halves(standing at, const tensor_ge
 
 #if !TURNS
 
+#define WORDS_OF_PIECE ((PIECE_WIDTH + 15) / 16 * 4)
+
 /* Stores a tile's first half. */
 static __device__ __forceinline__ void store_half(standing at, const tensor_gemm_arguments *arguments,
                                                   shared_memory *shared, const place_of_tile *tile,
                                                   const uint32_t words[HALF_WORDS], int consumer)
 {
-    unsigned char *buffer = shared->buffers[consumer][0];
+    unsigned char *buffer = first_buffer(at, shared, consumer);
 #pragma unroll
     for (int i = 0; i < PIECES_OF_HALF; ++i) {
         const int begin = piece_begin(i);
@@ -207,9 +223,9 @@ static __device__ __forceinline__ void store_late(const tensor_gemm_arguments *a
 {
     standing at = standing_of_thread();
     int waiting = PIECES_OF_HALF - left;
-    uint32_t words[BUFFER_BYTES / ROW_BYTES / 4];
+    uint32_t words[WORDS_OF_PIECE];
 #pragma unroll
-    for (int i = 0; i < BUFFER_BYTES / ROW_BYTES / 4; ++i) {
+    for (int i = 0; i < WORDS_OF_PIECE; ++i) {
         words[i] = late[i];
 #pragma unroll
         for (int piece = 1; piece < PIECES_OF_HALF; ++piece) {
@@ -218,7 +234,8 @@ static __device__ __forceinline__ void store_late(const tensor_gemm_arguments *a
     }
     place_of_tile tile = place_of_storers(&arguments->gemm, part_of_consumer(*here, consumer), at);
     await_buffers(at, consumer);
-    store_piece(at, arguments, shared->buffers[consumer][0], &tile, words, 1, piece_begin(waiting), consumer);
+    store_piece(at, arguments, first_buffer(at, shared, consumer), &tile, words, 1, piece_begin(waiting),
+                consumer);
     __syncwarp(); /* instructions of whole warpgroups follow */
 }
 
