@@ -39,9 +39,9 @@ static const struct table_case tables[] = {
      * rows in part. Of those whose consumers have two times 64 rows, which came then, some 4,400 shapes have times, and
      * of the last 17, for few columns and for few tiles of a long k, 1,900. Rows that sum parts of k without a whole image have times of
      * 5,800 shapes, and what was in parts before is brought to the reduction by vectors by arithmetic. Those whose blocks share k have times
-     * of 20,500 shapes, most of few tiles. An older shape for which one of these is chosen counts as the slowest way, or as unknown. Ways that
-     * take 1.5 times the best one's time, where eight are quicker, are not in the table. Of the youngest rows, 92 for one wave without
-     * clusters and of 192 rows and 72 for layouts other than TN, it has times of some 18,000 shapes.
+     * of 20,500 shapes, most of few tiles. An older shape for which one of these is chosen counts as the slowest way, or as unknown. A shape
+     * has its thirteen quickest ways at most. Of the youngest rows, 92 for one wave without clusters and of 192 rows, 72 for layouts other
+     * than TN and 32 of two times 64 rows for TT and NN, it has times of some 20,000 shapes.
      */
     {TUNING "/nvidia-h200.txt", "NVIDIA H200", true, 1000, 1.07, 1.55, 1.85, 0.1, 1.019, 0.19},
     /*
@@ -50,7 +50,7 @@ static const struct table_case tables[] = {
      * the larger ones of 16-bit types and half of the others of TN have been timed once more. Most rows that are only plain
      * have been timed on an H200 alone, and none that sums parts of k without a whole image has been timed so here;
      * times of parts with a large D are brought to the reduction by vectors as those above. Those whose blocks share k have times of 3,700.
-     * Of the 92 rows for one wave without clusters and of 192 rows, and the 72 for layouts other than TN, it has none: a choice of these
+     * Of the 92 rows for one wave without clusters and of 192 rows, and the 104 for layouts other than TN, it has none: a choice of these
      * is one that it cannot judge.
      */
     {TUNING "/nvidia-h100-80gb-hbm3.txt", "NVIDIA H100 80GB HBM3", true, 400, 1.08, 1.55, 1.7, 0.11, 1.02,
