@@ -330,7 +330,8 @@ static_assert(TILE_ROWS == 64 * ROW_HALVES * CONSUMERS_OF_TILE, "a consumer has 
 #if ANY_D && (!PLAIN || !SWAPPED || TURNS || SHARES_K || MOVES_SUMS || ROWS_IN_PAIRS || ROW_SHARERS > 1)
 #error "columns that begin anywhere are of bare sums, or finished ones, and a warp's whole"
 #endif
-#if TALL && (!PLAIN || MOVES_SUMS || FETCHES_ROWS || SHARES_K || (PLAIN_BYTES == 2 && HAS_8_BITS && !FINISHES))
+#if TALL &&                                                                                                  \
+    (!PLAIN || MOVES_SUMS || FETCHES_ROWS || SHARES_K || (PLAIN_BYTES == 2 && HAS_8_BITS && !FINISHES))
 #error "consumers of two times 64 rows have sums that stay"
 #endif
 #if TALL && PLAIN_BYTES == 4 && (!TURNS || SWAPPED)

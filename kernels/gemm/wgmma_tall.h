@@ -23,7 +23,8 @@
 #define CARAT_GEMM_WGMMA_TALL_H
 
 #define RESULT_BYTES_OF_STORERS (ROW_HALVES * PIECES_OF_HALF * BUFFER_BYTES)
-static_assert(TURNS || (sizeof(stage) >= WARPGROUP / STORERS * RESULT_BYTES_OF_STORERS && STAGES >= CONSUMERS),
+static_assert(TURNS ||
+                  (sizeof(stage) >= WARPGROUP / STORERS * RESULT_BYTES_OF_STORERS && STAGES >= CONSUMERS),
               "a consumer's results fit where a stage was");
 static_assert(PIECE_WIDTH % 8 == 0 && PIECE_WIDTH <= WGMMA_N, "pieces are of whole eights");
 static_assert(!SWAPPED || PIECE_N == BUFFER_ROWS, "a warp stores its 16 columns of D");
@@ -35,11 +36,13 @@ static __device__ __forceinline__ int piece_begin(int number)
 }
 
 /* The first of the storers' buffers, and what a block's last tile goes through in their place, of a stage. */
-static __device__ __forceinline__ unsigned char *first_buffer(standing at, shared_memory *shared, int consumer)
+static __device__ __forceinline__ unsigned char *first_buffer(standing at, shared_memory *shared,
+                                                              int consumer)
 {
     return shared->buffers[STORERS == 32 ? 4 * consumer + at.warp : consumer][0];
 }
-static __device__ __forceinline__ unsigned char *part_of_stage(standing at, shared_memory *shared, int consumer)
+static __device__ __forceinline__ unsigned char *part_of_stage(standing at, shared_memory *shared,
+                                                               int consumer)
 {
     return (unsigned char *)&shared->stages[consumer] +
            (STORERS == 32 ? at.warp * RESULT_BYTES_OF_STORERS : 0);
