@@ -39,8 +39,8 @@ static const struct table_case tables[] = {
      * rows in part. Of those whose consumers have two times 64 rows, which came then, some 4,400 shapes have times, and
      * of the last 17, for few columns and for few tiles of a long k, 1,900. Rows that sum parts of k without a whole image have times of
      * 5,800 shapes, and what was in parts before is brought to the reduction by vectors by arithmetic. Those whose blocks share k have times
-     * of 20,500 shapes, most of few tiles. An older shape for which one of these is chosen counts as the slowest way, or as unknown. A shape
-     * has its thirteen quickest ways at most. Of the youngest rows, 92 for one wave without clusters and of 192 rows, 72 for layouts other
+     * of 20,500 shapes, most of few tiles. An older shape for which one of these is chosen counts as the slowest way, or as unknown.
+     * Of the youngest rows, 92 for one wave without clusters and of 192 rows, 72 for layouts other
      * than TN and 32 of two times 64 rows for TT and NN, it has times of some 20,000 shapes.
      */
     {TUNING "/nvidia-h200.txt", "NVIDIA H200", true, 1000, 1.07, 1.55, 1.85, 0.1, 1.019, 0.19},

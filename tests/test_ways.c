@@ -360,27 +360,34 @@ static void the_least_factor_bounds_all(void **state)
     ways_close(ways);
 }
 
+enum { SIDE = 300 };
+
+/* Spot i of a grid of SIDE * SIDE, a unit apart. */
+static struct way_place grid_place(int i)
+{
+    struct way_place place = here;
+    int step = i / SIDE;
+    place.at[0] += (float)step;
+    place.at[1] += (float)(i % SIDE);
+    return place;
+}
+
 /* Of more spots than the bits of a sample can number, each is found by what was timed there. */
 static void every_spot_is_found(void **state)
 {
     (void)state;
-    enum { SIDE = 300 };
     struct ways *ways = ways_open();
     assert_non_null(ways);
     for (int i = 0; i < SIDE * SIDE; i++) {
-        struct way_place place = here;
-        place.at[0] += (float)(i / SIDE);
-        place.at[1] += (float)(i % SIDE);
+        struct way_place place = grid_place(i);
         const char *name = i % 7 == 0 ? "simt_f32_64x64" : "simt_f32_32x32";
         assert_true(ways_add(ways, row(name), &place, 1 + i % 5, false, i % 2 == 0 ? 1.25 : 0.8));
     }
     assert_true(ways_sort(ways));
     for (int i = 0; i < SIDE * SIDE; i++) {
-        struct way_place place = here;
+        struct way_place place = grid_place(i);
         struct ways_near near;
         double factor = 0;
-        place.at[0] += (float)(i / SIDE);
-        place.at[1] += (float)(i % SIDE);
         ways_look_up(ways, row(i % 7 == 0 ? "simt_f32_64x64" : "simt_f32_32x32"), &place, &near);
         assert_true(ways_timed(&near, 1 + i % 5, false, &factor));
         assert_true(fabs(factor / (i % 2 == 0 ? 1.25 : 0.8) - 1) < ROUNDED_NEAR);
