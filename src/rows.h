@@ -122,7 +122,7 @@ bool kernel_count_blocks(const struct kernel *kernel, const struct problem *p, i
 
 /* Parts of a tile's k that blocks of a cluster multiply, and add through each other's shared memory. */
 int kernel_k_sharers(const struct kernel *kernel);
-/* And how many of these blocks store a share of the tile: as K_STORERS of kernels/gemm/wgmma.cu. */
+/* And how many of these blocks store a share of the tile: as K_STORERS of kernels/gemm/wgmma_tile.h. */
 int kernel_k_storers(const struct kernel *kernel);
 
 /* Bytes of a block's sums of a tile, 4 each, which it hands to another block. */

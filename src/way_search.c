@@ -20,7 +20,7 @@
 #define MOST_SHARERS 4
 #define LEAST_SHARE 2
 #define MOST_SHARED_STEPS INT32_MAX
-/* Wider tiles of parts do not compensate their sums for long k: see COMPENSATES in wgmma.cu and split_wgmma.cu. */
+/* Wider tiles of parts do not compensate their sums for long k: see COMPENSATES in wgmma_tile.h and split_wgmma.cu. */
 #define WIDEST_COMPENSATED 64
 #define USUAL_TILE 128
 /* Warps that share k make chains of a sum: see least_long_k(). */

@@ -72,7 +72,7 @@
 #define SCALED 0
 #define ANY_D 0
 
-/* As in wgmma.cu, whose headers want to know: warps store 16 columns of D, 32 elements along m at a time. */
+/* As in wgmma_tile.h, for wgmma.cu's other headers want to know: warps store 16 columns of D, 32 elements along m at a time. */
 #define ROW_BYTES 128
 #define STORERS 32
 #define BUFFER_ROWS 16

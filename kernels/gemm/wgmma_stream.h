@@ -13,13 +13,15 @@
 
 #if STREAM
 
+/* The sum whose 32 bits these are. */
+static __device__ inline wgmma_sum sum_of_bits(float bits)
+{
 #if ELEMENT == ELEMENT_S8
-static __device__ inline float sum_bits(int32_t sum) { return __int_as_float(sum); }
-static __device__ inline int32_t sum_of_bits(float bits) { return __float_as_int(bits); }
+    return __float_as_int(bits);
 #else
-static __device__ inline float sum_bits(float sum) { return sum; }
-static __device__ inline float sum_of_bits(float bits) { return bits; }
+    return bits;
 #endif
+}
 
 /* Where a warpgroup leaves its sums of a tile that another block finishes, as they stand in registers. */
 static __device__ inline float2 *handed_sums(const tensor_gemm_arguments *arguments, uint32_t block,
@@ -41,7 +43,7 @@ static __device__ inline void hand_on(const tensor_gemm_arguments *arguments, co
     float2 *to = handed_sums(arguments, blockIdx.x, consumer);
 #pragma unroll
     for (int i = 0; i < WGMMA_SUMS; i += 2) {
-        float2 two = {sum_bits(sum[i]), sum_bits(sum[i + 1])};
+        float2 two = {sum_as_float(sum[i]), sum_as_float(sum[i + 1])};
         __stcg(to + i / 2 * WARPGROUP, two);
     }
     meet(consumer);

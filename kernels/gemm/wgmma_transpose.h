@@ -20,6 +20,11 @@
 
 #if TRANSPOSES
 
+/* From a full stage's barrier to that of the same stage when it has been turned, and the warps that turn. */
+#define TURNED_BEHIND_FULL                                                                                   \
+    (uint32_t)(__builtin_offsetof(shared_memory, turned) - __builtin_offsetof(shared_memory, full))
+#define TRANSPOSERS 3 /* warps of the producer's warpgroup */
+
 /* Barriers: once, when the producer has made the others; and in each stage of 64 columns of bytes. */
 #define TRANSPOSERS_BEGIN (2 + CONSUMERS)
 #define TRANSPOSERS_MEET (3 + CONSUMERS)

@@ -21,6 +21,8 @@
 #ifndef CARAT_GEMM_WGMMA_TRANSPOSE_BYTES_H
 #define CARAT_GEMM_WGMMA_TRANSPOSE_BYTES_H
 
+#include "../ptx/ldmatrix.h"
+
 #include "../ptx/store_matrix.h"
 
 /* Bytes from a block to the next along the columns, in a row of k; or along k, in a column. */
@@ -28,7 +30,7 @@
 
 /*
  * A lane brings the address of one row of 16 bytes, k when it loads and a column when it stores, of the first block of a pair
- * (lanes 0 to 15) or of the other. ldmatrix turns pairs of bytes, as fetch_rows() says: the k of a block are dealt out to its
+ * (lanes 0 to 15) or of the other. ldmatrix turns pairs of bytes, as fetch_rows() in wgmma_sum_fetched.h says: the k of a block are dealt out to its
  * two matrices so that a lane gets four k of two columns, and all eight rows of a matrix lie in different places of the
  * swizzle. When they are stored the same is done for the columns.
  */

@@ -108,6 +108,16 @@ static __device__ inline void meet_storers(int consumer)
 /* How many of a tile's rows or columns lie in the matrix, where so many are left. */
 static __device__ inline int inside(int64_t left) { return left < STORED_N + 64 ? (int)left : STORED_N + 64; }
 
+/* The 32 bits of a sum. */
+static __device__ inline float sum_as_float(wgmma_sum sum)
+{
+#if ELEMENT == ELEMENT_S8
+    return __int_as_float(sum);
+#else
+    return sum;
+#endif
+}
+
 /* ---- What there is to do ---- */
 
 /*

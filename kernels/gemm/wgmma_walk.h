@@ -80,7 +80,7 @@ static __device__ inline uint32_t steps_of_tile(const gemm_arguments *gemm)
     return ((uint32_t)gemm->k + TILE_K - 1) / TILE_K; /* k is less than 2^31, as the engine has it */
 }
 
-/* Whether a thread alone loads, which then may not ask the others of its warp: see WARP_GOES_ALONG. */
+/* Whether a thread alone loads, which then may not ask the others of its warp: see WARP_GOES_ALONG in wgmma_producer.h. */
 static __device__ inline uint32_t same_for_all(uint32_t number) { return PLANES < 3 ? keep(number) : number; }
 
 /* Where the share of a cluster begins, which is where the one before ends. */
@@ -198,6 +198,12 @@ static __device__ inline place part_of_consumer(place here, int consumer)
     here.column += SWAPPED ? 0 : first_column;
 #endif
     return here;
+}
+
+/* Whether a piece is all of its tile's steps. */
+static __device__ inline int is_whole(const piece *work)
+{
+    return !STREAM || (work->first == 0 && !work->goes_on);
 }
 
 #endif
