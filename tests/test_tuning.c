@@ -486,6 +486,10 @@ static void no_better_way_is_passed_over(void **state)
 #define OVER_HEAD "carat-tuning 1\ndevice %s\nover %s\nmultiprocessors 132\nclock 1980\n"
 #define OWN_SHAPE "shape bf16 TN 3000 300 5000\n"
 
+/* How far off a time is kept: near what was foreseen, and many times that or a fraction of it (see the samples of ways.c). */
+static const double KEPT_NEAR = 0.0022;
+static const double KEPT = 0.013;
+
 /* A table of a device's own that adds to the library's; the device plans by it from then on. */
 static struct tuning_table *add_to_library(struct device_traits *device, const char *over, const char *lines)
 {
@@ -543,7 +547,7 @@ static void own_times_come_first(void **state)
 
         struct candidate best = best_of(&device, 3000, 300, 5000, &plan);
         assert_string_equal(best.kernel->name, "wgmma_bf16_tn_128x64");
-        assert_true(best.timed && fabs(best.cycles / (27.0 * 1980) - 1) < 5e-4);
+        assert_true(best.timed && fabs(best.cycles / (27.0 * 1980) - 1) < KEPT_NEAR);
         assert_non_null(strstr(plan.explanation, " by measured times"));
         assert_int_equal(strstr(plan.explanation, " by measured times and those of the NVIDIA H200") != NULL,
                          relative);
@@ -573,13 +577,12 @@ static void own_times_replace_the_librarys(void **state)
     assert_true(before.timed);
     tuning_close(table);
     relative.memory_share = 0;
-    snprintf(lines, sizeof(lines), "shape bf16 TN 4096 4096 4096\nway %s -- %s 1.0\n", before.kernel->name,
+    snprintf(lines, sizeof(lines), "shape bf16 TN 4096 4096 4096\nway %s -- %s 30.0\n", before.kernel->name,
              before.stream_tiles > 0 ? "shared" : "1");
     table = add_to_library(&relative, h200.name, lines);
     struct candidate after = best_of(&relative, 4096, 4096, 4096, &plan);
     assert_ptr_equal(after.kernel, before.kernel);
-    assert_true(after.timed &&
-                fabs(after.cycles / 1980 - 1) < 3e-3); /* so far from what was foreseen times are kept so */
+    assert_true(after.timed && fabs(after.cycles / (30.0 * 1980) - 1) < KEPT);
     tuning_close(table);
 }
 
