@@ -62,7 +62,9 @@ carat_status carat_context_create(carat_device_kind kind, int index, carat_conte
     carat_status status =
         created && plans ? CARAT_OK : fail(CARAT_OUT_OF_HOST_MEMORY, "no host memory for a context");
     if (status == CARAT_OK && device->traits.kind == CARAT_DEVICE_CUDA) {
-        status = tuning_open(&device->traits, &tuning);
+        struct message before; /* lines of a table that are no problem's are passed over, but say so */
+        message_keep(&before);
+        status = message_settle(tuning_open(&device->traits, &tuning), &before);
     }
     if (status != CARAT_OK) {
         free(created);

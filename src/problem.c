@@ -224,6 +224,10 @@ static int64_t overlapping_problem(const struct extent *d)
     if (d->batch <= 1 || extent_bytes(d) == 0) {
         return 0;
     }
+    /* Interleaved: all begin in the same column's length, one behind the other. */
+    if (d->stride >= d->rows && d->ld >= d->rows && (d->ld - d->rows) / d->stride >= d->batch - 1) {
+        return 0;
+    }
     int64_t own = (d->columns - 1) * d->ld + d->rows;
     struct rectangle first = rectangle_of(d, 0);
     for (int64_t i = 1; i < d->batch && d->stride < (own + i - 1) / i; i++) {

@@ -574,8 +574,14 @@ static carat_status learn_ways(struct learning *learning, struct tuning_table *t
     struct ways *ways = ways_open();
     bool fits = add_own_ways(learning, table, clock, ways) && ways_sort(ways);
     if (!fits) {
+        bool too_many = ways_are_too_many(ways);
         ways_close(ways);
-        return fail(CARAT_OUT_OF_HOST_MEMORY, "no memory for a tuning table");
+        return too_many
+                   ? fail(CARAT_INVALID_ARGUMENT,
+                          "a tuning table has more different problems than can be kept, %d, or their sides "
+                          "have more lengths, %d",
+                          WAYS_MOST_PROBLEMS, WAYS_MOST_LENGTHS)
+                   : fail(CARAT_OUT_OF_HOST_MEMORY, "no memory for a tuning table");
     }
     table->ways = ways;
     lie_over(table, table->base);

@@ -329,7 +329,7 @@ carat_status tuning_read(const char *name, const char *text, size_t length, tuni
 
 carat_status tuning_load(const char *path, char **text, size_t *length)
 {
-    enum { MOST_BYTES = 1 << 26 };
+    enum { MOST_BYTES = 1 << 28 };
     *text = NULL;
     *length = 0;
     FILE *file = fopen(path, "r");
@@ -352,10 +352,13 @@ carat_status tuning_load(const char *path, char **text, size_t *length)
         }
     }
     bool unreadable = ferror(file);
+    bool too_long = *length >= MOST_BYTES;
     fclose(file);
     free(*text);
     *text = NULL;
     return unreadable ? fail(CARAT_INVALID_ARGUMENT, "%s: it cannot be read", path)
+           : too_long ? fail(CARAT_INVALID_ARGUMENT, "%s: it has %d bytes or more, which no table has", path,
+                             MOST_BYTES)
                       : fail(CARAT_OUT_OF_HOST_MEMORY, "%s: no memory for so long a file", path);
 }
 

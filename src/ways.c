@@ -48,7 +48,7 @@ struct spot {
 };
 
 /* The same in ten bytes: which of all lengths that there are, and traits and accuracy in one. */
-enum { ACCURACY_BITS = 8, MOST_LENGTHS = 1 << 16 };
+enum { ACCURACY_BITS = 8 };
 struct small_spot {
     uint16_t at[4];
     uint16_t kind;
@@ -66,7 +66,6 @@ enum {
     PARTS_BITS = 8,
     RESIDUAL_BITS = 9,
     SPOT_BLOCKS = 8, /* of 2 to the SPOT_BITS spots */
-    MOST_SPOTS = SPOT_BLOCKS << SPOT_BITS,
     RESIDUAL_ZERO = 1 << (RESIDUAL_BITS - 1)
 };
 static const float RESIDUAL_SCALE = 0.35F;
@@ -75,6 +74,8 @@ struct sample {
     uint32_t bits; /* the spot's are the lowest, the residual's the highest */
 };
 
+static_assert(WAYS_MOST_PROBLEMS == SPOT_BLOCKS << SPOT_BITS, "the blocks have all spots");
+static_assert(WAYS_MOST_LENGTHS == 1 << 16, "a small spot numbers lengths by two bytes");
 static_assert(MOST_PARTS <= 1 << PARTS_BITS, "a sample holds all parts of K that there may be");
 static_assert(SPOT_BITS + PARTS_BITS + RESIDUAL_BITS == 8 * sizeof(struct sample),
               "in four bytes there is nothing but that");
@@ -477,6 +478,11 @@ static void fill_sorted(struct ways *ways, const struct spot *spots, const float
     ways->usual = ways->count > 0 ? (float)(sum / ways->count) : 0;
 }
 
+bool ways_are_too_many(const struct ways *ways)
+{
+    return ways && (ways->spot_count > WAYS_MOST_PROBLEMS || ways->length_count > WAYS_MOST_LENGTHS);
+}
+
 bool ways_sort(struct ways *ways)
 {
     if (ways->count > 0) {
@@ -484,7 +490,7 @@ bool ways_sort(struct ways *ways)
     }
     struct spot *spots = collect_spots(ways, &ways->spot_count);
     float *lengths = spots ? collect_lengths(spots, ways->spot_count, &ways->length_count) : NULL;
-    bool fits = lengths && ways->spot_count <= MOST_SPOTS && ways->length_count <= MOST_LENGTHS;
+    bool fits = lengths && !ways_are_too_many(ways);
     ways->bucket_count = count_buckets(ways);
     void *memory = fits ? calloc(1, sorted_bytes(ways)) : NULL;
     if (memory) {

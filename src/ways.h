@@ -61,8 +61,14 @@ bool ways_add(struct ways *ways, const struct kernel *kernel, const struct way_p
 /* The number of the row whose ways stand for a row's: of rows of types that take as long as each other the first. */
 int ways_row(const struct ways *ways, const struct kernel *kernel);
 
-/* When all are there; before it, nothing may be asked. False without memory. */
+/* Of so many different problems, and as many different lengths of their sides, ways can be kept. */
+enum { WAYS_MOST_PROBLEMS = 1 << 18, WAYS_MOST_LENGTHS = 1 << 16 };
+
+/* When all are there; before it, nothing may be asked. False without memory, or where there are too many. */
 bool ways_sort(struct ways *ways);
+
+/* Whether it was that; ways may be NULL. */
+bool ways_are_too_many(const struct ways *ways);
 
 /*
  * From now on what others know counts too. Both have to be sorted, the others to stay, and layers to be no more than MOST_LAYERS.

@@ -854,6 +854,28 @@ static void memory_is_freed_while_a_stream_is_captured(void **state)
     work_destroy(&large);
 }
 
+/* A plan asks nothing of the default stream while another one, which that waits for, is being captured. */
+static void plans_are_made_while_a_stream_is_captured(void **state)
+{
+    carat_context *carat = *state;
+    struct device *device = carat_context_device(carat);
+    CUstream recorded = NULL;
+    CUgraph graph = NULL;
+    carat_plan *plan = NULL;
+    carat_gemm_problem problem = carat_gemm_describe(CARAT_F32, 16, 16, 20000);
+    assert_ok(cuda_enter(device));
+    assert_int_equal(driver.cuStreamCreate(&recorded, 0), CUDA_SUCCESS);
+    assert_int_equal(driver.cuStreamBeginCapture_v2(recorded, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL),
+                     CUDA_SUCCESS);
+    assert_ok(carat_plan_create(carat, &problem, &plan));
+    assert_true(carat_plan_workspace(plan) > 0);
+    assert_int_equal(driver.cuStreamEndCapture(recorded, &graph), CUDA_SUCCESS);
+    assert_int_equal(driver.cuGraphDestroy(graph), CUDA_SUCCESS);
+    assert_int_equal(driver.cuStreamDestroy_v2(recorded), CUDA_SUCCESS);
+    cuda_leave(device);
+    carat_plan_destroy(plan);
+}
+
 static void elementwise_calls_can_be_captured(void **state)
 {
     carat_context *carat = *state;
@@ -876,8 +898,10 @@ static void elementwise_calls_can_be_captured(void **state)
     void *from = device_copy(carat, a, sizeof a, stream);
     void *to = device_memory(carat, sizeof a);
     void *across = device_memory(carat, sizeof a);
+    run.workspace = (char *)to + 4; /* which does not count */
     assert_ok(carat_scale_add(carat, CARAT_COLUMN_MAJOR, CARAT_F32, M, N, &two, from, M, &one, to, M, &run));
     assert_ok(carat_transpose(carat, CARAT_COLUMN_MAJOR, CARAT_F32, M, N, from, M, across, N, &run));
+    run.workspace = NULL;
     assert_ok(cuda_memset(device, to, 0, sizeof a, stream));
     assert_ok(cuda_memset(device, across, 0, sizeof a, stream));
     assert_ok(cuda_capture_begin(device, stream));
@@ -2812,6 +2836,7 @@ int main(void)
         test(scalars_on_the_stack_need_no_question),
         test(a_planned_call_can_be_captured),
         test(memory_is_freed_while_a_stream_is_captured),
+        test(plans_are_made_while_a_stream_is_captured),
         test(elementwise_calls_can_be_captured),
         test(every_product_row_can_be_run_by_itself),
         test(events_tell_the_time),

@@ -718,6 +718,21 @@ static void problems_of_a_batch_must_not_share_d(void **state)
     assert_true(accepted > 1000);
 }
 
+/* A billion problems, of each of which D has an element in each column: that they are apart is not looked up one by one. */
+static void many_interleaved_problems_are_no_work(void **state)
+{
+    (void)state;
+    carat_gemm_problem p = carat_gemm_describe(CARAT_F32, 1, 16, 1);
+    struct problem checked;
+    p.order = CARAT_COLUMN_MAJOR;
+    p.batch = p.ldd = INT64_C(1) << 40;
+    p.stride_d = 1;
+    assert_int_equal(problem_check(&p, &checked), CARAT_OK);
+    p.m = 2;
+    p.lda = p.ldc = 2;
+    assert_refused(problem_check(&p, &checked), CARAT_INVALID_ARGUMENT, "problem->stride_d");
+}
+
 /* ---- The pointers of a call ---- */
 
 static void wrong_pointers_are_named(void **state)
@@ -957,6 +972,7 @@ int main(void)
         cmocka_unit_test(packed_and_single_problems_have_one_form),
         cmocka_unit_test(overlap_is_of_elements_not_of_ranges),
         cmocka_unit_test(problems_of_a_batch_must_not_share_d),
+        cmocka_unit_test(many_interleaved_problems_are_no_work),
         cmocka_unit_test(wrong_pointers_are_named),
         cmocka_unit_test(scattered_and_written_inputs_are_refused),
         cmocka_unit_test(a_wrong_bias_is_named),

@@ -1186,6 +1186,17 @@ static void contexts_take_the_table_of_the_environment(void **state)
         carat_plan_destroy(plan);
         carat_context_destroy(context);
     }
+    /* A line of what is no problem is passed over, and that is no failure: the message stays that of the last one. */
+    assert_int_equal(carat_context_create(CARAT_DEVICE_CUDA, 0, NULL), CARAT_INVALID_ARGUMENT);
+    snprintf(text, sizeof(text), "%s", carat_last_message());
+    char lines[400];
+    snprintf(lines, sizeof(lines),
+             "carat-tuning 1\ndevice Stand-in 0\nclock 1000\nproduct " ROW
+             " NN 4611686018427387904 64 64 5.0\n");
+    write_file(path, lines);
+    assert_int_equal(carat_context_create(CARAT_DEVICE_CUDA, 0, &context), CARAT_OK);
+    assert_string_equal(carat_last_message(), text);
+    carat_context_destroy(context);
     write_file(path, "carat-tuning 1\nnothing\n");
     assert_no_table(carat_context_create(CARAT_DEVICE_CUDA, 0, &context), "line 2: 'nothing ' is no line");
     assert_non_null(strstr(carat_last_message(), path));
@@ -1196,6 +1207,9 @@ static void contexts_take_the_table_of_the_environment(void **state)
     carat_context_destroy(context);
     unlink(path);
     assert_no_table(carat_context_create(CARAT_DEVICE_CUDA, 0, &context), "No such file");
+    setenv("CARAT_TUNING", "/dev/zero", 1);
+    assert_no_table(carat_context_create(CARAT_DEVICE_CUDA, 0, &context),
+                    "/dev/zero: it has 268435456 bytes or more");
     setenv("CARAT_TUNING", "/", 1);
     assert_no_table(carat_context_create(CARAT_DEVICE_CUDA, 0, &context), "/: it cannot be read");
     setenv("CARAT_TUNING", "", 1);

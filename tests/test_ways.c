@@ -398,6 +398,24 @@ static void every_spot_is_found(void **state)
     ways_close(ways);
 }
 
+/* One spot more than can be numbered is too many, which is not to be without memory. */
+static void too_many_spots_are_told(void **state)
+{
+    (void)state;
+    for (int more = 0; more <= 1; more++) {
+        struct ways *ways = ways_open();
+        assert_non_null(ways);
+        for (int i = 0; i < WAYS_MOST_PROBLEMS + more; i++) {
+            struct way_place place = grid_place(i);
+            assert_true(ways_add(ways, row("simt_f32_32x32"), &place, 1, false, 1));
+        }
+        assert_int_equal(ways_sort(ways), !more);
+        assert_int_equal(ways_are_too_many(ways), more);
+        ways_close(ways);
+    }
+    assert_false(ways_are_too_many(NULL));
+}
+
 /* Written and read where they lie, ways say the same. */
 static void an_image_says_the_same(void **state)
 {
@@ -480,6 +498,7 @@ int main(void)
         cmocka_unit_test(many_numbers_of_parts_are_told_apart),
         cmocka_unit_test(the_least_factor_bounds_all),
         cmocka_unit_test(every_spot_is_found),
+        cmocka_unit_test(too_many_spots_are_told),
         cmocka_unit_test(an_image_says_the_same),
         cmocka_unit_test(rows_are_sorted),
     };

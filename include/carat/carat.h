@@ -45,11 +45,16 @@
  *             complete. On the CPU device every call is complete when it returns.
  * Graphs      A call on device memory may be captured into a CUDA graph, once the same problem has
  *             been planned (carat_plan_create, or one call before): then it neither allocates
- *             nor synchronizes, unless the plan needs workspace and is given none: then the first capture
+ *             nor synchronizes. But one call loads the kernel that it runs alone; another alpha or beta, or matrices
+ *             that lie at other multiples of their elements, may take another one, which the captured call then loads
+ *             first (that is no part of the graph). carat_plan_create loads all that the problem, as
+ *             described, may take. And where the plan needs workspace and is given none, the first capture
  *             on a stream allocates a buffer that lives as long as the context, and graphs captured on
  *             one stream share it, so do not run two of them at the same time. A stream that the driver
  *             gave the handle of one that is no more counts as the same, and so does the default stream
  *             of each thread (2): graphs of such that are to run side by side take run->workspace.
+ *             Streams that are made and destroyed all the time either go by carat_stream_destroy, which gives their
+ *             buffers back, or calls on them take run->workspace: the pool keeps a stream's buffer until then.
  * Threads     A context may be used by many threads at once, and so may a plan. Creating and
  *             destroying an object must not run beside other uses of that object.
  * Errors      A function returns CARAT_OK or a status; carat_last_message() then says, for the
@@ -559,7 +564,7 @@ CARAT_API carat_status carat_copy(
 CARAT_API carat_status carat_stream_create(carat_context *context, void **stream);
 
 /*
- * Destroys a stream that carat_stream_create made, once its work is done. NULL is allowed. Errors:
+ * Destroys a stream, of carat_stream_create or another one of the device, once its work is done. NULL is allowed. Errors:
  * CARAT_OUT_OF_HOST_MEMORY (to keep workspace that graphs hold; the stream is destroyed all the same).
  */
 CARAT_API carat_status carat_stream_destroy(carat_context *context, void *stream);

@@ -105,6 +105,8 @@ carat_status memory_free_pinned(struct cuda_device *device, void *pointer);
 carat_status capture_exempt_begin(struct cuda_device *device, CUstreamCaptureMode *mode);
 void capture_exempt_end(CUstreamCaptureMode *mode);
 carat_status stream_is_capturing(struct cuda_device *device, CUstream stream, bool *capturing);
+/* Whether a stream that the default one waits for is being captured, be it by another thread: then nothing may be asked of that. */
+bool default_stream_waits_for_capture(void);
 
 /* Where a pointer points. */
 enum place {

@@ -200,7 +200,8 @@ static carat_status prepare(struct cuda_device *device, const struct plan *plan)
             CARAT_TRY(count_left_of(device, &count));
         }
     }
-    if (plan->workspace_bytes == 0) {
+    /* The default stream's workspace, for who will run the plan there; another stream's comes with its first call. */
+    if (plan->workspace_bytes == 0 || default_stream_waits_for_capture()) {
         return CARAT_OK;
     }
     pthread_mutex_lock(&device->launching);

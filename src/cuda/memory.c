@@ -44,6 +44,12 @@ carat_status stream_is_capturing(struct cuda_device *device, CUstream stream, bo
     return CARAT_OK;
 }
 
+bool default_stream_waits_for_capture(void)
+{
+    CUstreamCaptureStatus status;
+    return driver.cuStreamIsCapturing(NULL, &status) == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+}
+
 carat_status capture_exempt_begin(struct cuda_device *device, CUstreamCaptureMode *mode)
 {
     *mode = CU_STREAM_CAPTURE_MODE_RELAXED;
