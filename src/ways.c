@@ -88,9 +88,9 @@ static int code_of_residual(float residual)
 
 static float residual_of_code(int code) { return RESIDUAL_SCALE * sinhf((float)code / RESIDUAL_UNITS); }
 
-static struct sample pack_sample(int spot, int parts, float residual)
+static struct sample pack_sample(int spot, int parts, float residual, float middle)
 {
-    uint32_t code = (uint32_t)(RESIDUAL_ZERO + code_of_residual(residual));
+    uint32_t code = (uint32_t)(RESIDUAL_ZERO + code_of_residual(residual - middle));
     return (struct sample){(uint32_t)spot % (1U << SPOT_BITS) | (uint32_t)(parts - 1) << SPOT_BITS |
                            code << (SPOT_BITS + PARTS_BITS)};
 }
@@ -100,9 +100,9 @@ static int sample_parts(struct sample sample)
     return (int)(sample.bits >> SPOT_BITS) % (1 << PARTS_BITS) + 1;
 }
 
-static float sample_residual(struct sample sample)
+static float sample_residual(struct sample sample, float middle)
 {
-    return residual_of_code((int)(sample.bits >> (SPOT_BITS + PARTS_BITS)) - RESIDUAL_ZERO);
+    return middle + residual_of_code((int)(sample.bits >> (SPOT_BITS + PARTS_BITS)) - RESIDUAL_ZERO);
 }
 
 /* What may be done to an operand, see plan_marks(); samples of the same row, of the same of that, and shared, are a bucket. */
@@ -134,6 +134,8 @@ struct ways {
     int count;
     const struct ways *under; /* what others know, on which these lie; NULL: nothing */
     float usual; /* the mean of their residuals: what is to be expected of a way of which nothing is known */
+    float
+        middle; /* what samples have their residuals from: 0, but on a device of which the model knows nothing */
     int length_count;
     int spot_count;
     int bucket_count;
@@ -465,8 +467,8 @@ static void fill_sorted(struct ways *ways, const struct spot *spots, const float
     for (int i = 0; i < ways->count; i++) {
         const struct loose_sample *loose = &ways->loose[i];
         int spot = find_spot(spots, ways->spot_count, &loose->spot);
-        samples[i] = pack_sample(spot, loose->parts, loose->residual);
-        float residual = counted(sample_residual(samples[i]));
+        samples[i] = pack_sample(spot, loose->parts, loose->residual, ways->middle);
+        float residual = counted(sample_residual(samples[i], ways->middle));
         if (i == 0 || loose->bucket != buckets[bucket].number) {
             buckets[++bucket] = (struct bucket){.number = loose->bucket, .first = i};
         }
@@ -476,6 +478,20 @@ static void fill_sorted(struct ways *ways, const struct spot *spots, const float
     }
     buckets[bucket + 1] = (struct bucket){.number = INT32_MAX, .first = ways->count};
     ways->usual = ways->count > 0 ? (float)(sum / ways->count) : 0;
+}
+
+/*
+ * Residuals are kept from 0, where a model foresees what it was fitted to. Of a device that takes some thousand times as long, as one that is
+ * played by a CPU does, they would all be the largest that there is: from their mean they are not.
+ */
+static float middle_of_residuals(const struct ways *ways)
+{
+    double sum = 0;
+    for (int i = 0; i < ways->count; i++) {
+        sum += (double)ways->loose[i].residual;
+    }
+    float mean = ways->count > 0 ? (float)(sum / ways->count) : 0;
+    return isfinite(mean) && fabsf(mean) > MOST_RESIDUAL ? mean : 0;
 }
 
 bool ways_are_too_many(const struct ways *ways)
@@ -492,6 +508,7 @@ bool ways_sort(struct ways *ways)
     float *lengths = spots ? collect_lengths(spots, ways->spot_count, &ways->length_count) : NULL;
     bool fits = lengths && !ways_are_too_many(ways);
     ways->bucket_count = count_buckets(ways);
+    ways->middle = middle_of_residuals(ways);
     void *memory = fits ? calloc(1, sorted_bytes(ways)) : NULL;
     if (memory) {
         fill_sorted(ways, spots, lengths, memory);
@@ -642,7 +659,7 @@ static void gather_bucket(struct ways_near *near, const struct ways_layer *layer
             continue;
         }
         int group = group_of(near, sample_parts(sample), shares);
-        float residual = counted(sample_residual(sample));
+        float residual = counted(sample_residual(sample, ways->middle));
         near->groups[group].weights[FAR] += far;
         near->groups[group].sums[FAR] += far * residual;
         near->groups[group].weights[NEAR] += near_weight(far);
@@ -701,7 +718,7 @@ static bool is_timed_in(const struct ways_layer *layer, int parts, bool shares, 
     for (int i = layer->there[shares][0]; i < layer->there[shares][1]; i++) {
         const struct sample sample = layer->ways->samples[i];
         if (sample_parts(sample) == parts) {
-            sum += (double)sample_residual(sample);
+            sum += (double)sample_residual(sample, layer->ways->middle);
             count++;
         }
     }
@@ -739,6 +756,7 @@ struct image_head {
     int32_t buckets;
     int32_t rows;
     float usual;
+    float middle;
 };
 
 bool ways_write(const struct ways *ways, FILE *file)
@@ -748,7 +766,8 @@ bool ways_write(const struct ways *ways, FILE *file)
                                     .count = ways->count,
                                     .buckets = ways->bucket_count,
                                     .rows = carat_catalog_count,
-                                    .usual = ways->usual};
+                                    .usual = ways->usual,
+                                    .middle = ways->middle};
     size_t rows = (size_t)carat_catalog_count;
     return fwrite(&head, sizeof(head), 1, file) == 1 &&
            fwrite(ways->twins, sizeof(*ways->twins), rows, file) == rows &&
@@ -765,6 +784,7 @@ struct ways *ways_of_image(const unsigned char *image)
         ways->count = head->count;
         ways->bucket_count = head->buckets;
         ways->usual = head->usual;
+        ways->middle = head->middle;
         ways->twins = (const int32_t *)(head + 1);
         place_sorted(ways, ways->twins + head->rows);
     }

@@ -398,6 +398,31 @@ static void every_spot_is_found(void **state)
     ways_close(ways);
 }
 
+/* Where everything takes a thousand times as long as was foreseen, or a thousandth, ways are told from each other as well. */
+static void what_all_have_in_common_does_not_count(void **state)
+{
+    (void)state;
+    static const double factors[] = {0.3, 0.7, 1, 1.3, 6};
+    enum { COUNT = sizeof(factors) / sizeof(factors[0]) };
+    static const double common[] = {1000, 0.001};
+    for (size_t c = 0; c < sizeof(common) / sizeof(common[0]); c++) {
+        struct ways *ways = ways_open();
+        struct ways_near near;
+        assert_non_null(ways);
+        for (int i = 0; i < COUNT; i++) {
+            assert_true(ways_add(ways, row("simt_f32_32x32"), &here, i + 1, false, common[c] * factors[i]));
+        }
+        assert_true(ways_sort(ways));
+        ways_look_up(ways, row("simt_f32_32x32"), &here, &near);
+        for (int i = 0; i < COUNT; i++) {
+            double factor = 0;
+            assert_true(ways_timed(&near, i + 1, false, &factor));
+            assert_true(fabs(factor / (common[c] * factors[i]) - 1) < ROUNDED);
+        }
+        ways_close(ways);
+    }
+}
+
 /* One spot more than can be numbered is too many, which is not to be without memory. */
 static void too_many_spots_are_told(void **state)
 {
@@ -499,6 +524,7 @@ int main(void)
         cmocka_unit_test(the_least_factor_bounds_all),
         cmocka_unit_test(every_spot_is_found),
         cmocka_unit_test(too_many_spots_are_told),
+        cmocka_unit_test(what_all_have_in_common_does_not_count),
         cmocka_unit_test(an_image_says_the_same),
         cmocka_unit_test(rows_are_sorted),
     };
