@@ -133,9 +133,8 @@ struct ways {
     int room;
     int count;
     const struct ways *under; /* what others know, on which these lie; NULL: nothing */
-    float usual; /* the mean of their residuals: what is to be expected of a way of which nothing is known */
-    float
-        middle; /* what samples have their residuals from: 0, but on a device of which the model knows nothing */
+    float usual;  /* the mean of their residuals: what is to be expected of a way of which nothing is known */
+    float middle; /* what samples have their residuals from: see middle_of_residuals() */
     int length_count;
     int spot_count;
     int bucket_count;

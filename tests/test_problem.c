@@ -718,7 +718,7 @@ static void problems_of_a_batch_must_not_share_d(void **state)
     assert_true(accepted > 1000);
 }
 
-/* A billion problems, of each of which D has an element in each column: that they are apart is not looked up one by one. */
+/* A trillion problems, of each of which D has an element in each column: that they are apart is not looked up one by one. */
 static void many_interleaved_problems_are_no_work(void **state)
 {
     (void)state;
