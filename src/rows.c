@@ -260,8 +260,9 @@ bool kernel_has_consumers(const struct kernel *kernel) { return kernel->consumer
 
 bool kernel_keeps_pace(const struct kernel *kernel)
 {
-    return kernel->operation == OPERATION_GEMM && kernel->tensor_maps && kernel->planes < 3 &&
-           kernel_k_sharers(kernel) == 1 && kernel->tile_m * kernel->tile_n >= 128 * 128;
+    return kernel->operation == OPERATION_GEMM && kernel->tensor_maps && kernel->element != ELEMENT_F64 &&
+           kernel->planes < 3 && kernel_k_sharers(kernel) == 1 &&
+           kernel->tile_m * kernel->tile_n >= 128 * 128;
 }
 
 bool kernel_is_dots(const struct kernel *kernel) { return kernel_is_thin(kernel) && kernel->stages == 1; }
@@ -316,7 +317,8 @@ int kernel_k_step(const struct kernel *kernel)
 
 double kernel_unit_rate(const struct kernel *kernel)
 {
-    if (kernel_has_consumers(kernel) || kernel_multiplies_by_warp(kernel)) {
+    bool is_double = kernel->element == ELEMENT_F64;
+    if ((kernel_has_consumers(kernel) && !is_double) || kernel_multiplies_by_warp(kernel)) {
         /* Of three parts each the six largest products are summed, of two the three largest. */
         int parts = kernel->planes > 0 ? kernel->planes : kernel->splits;
         double products = parts > 0 ? parts * (parts + 1) / 2.0 : 1;

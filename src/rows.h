@@ -64,7 +64,7 @@ const struct kernel *find_row_of_planes(const struct device_traits *traits, int 
 
 /* ---- Of which kind a row is ---- */
 
-/* Whether whole warpgroups multiply what others bring: on Hopper's tensor instruction. */
+/* Whether whole warpgroups multiply what others bring: on Hopper. */
 bool kernel_has_consumers(const struct kernel *kernel);
 
 /* Whether a row's clusters may be told to stay close to each other: those of gemm/wgmma_pace.h. */

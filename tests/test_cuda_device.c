@@ -2285,7 +2285,8 @@ static void check_demands(struct device *device, const struct kernel *row, char 
 /* Whether a row is among those of which some have an image for plain products. */
 static bool is_of_images(const struct kernel *row)
 {
-    return row->operation == OPERATION_GEMM && row->tensor_maps && row->planes == 0 && !row->rescues;
+    return row->operation == OPERATION_GEMM && row->tensor_maps && row->element != ELEMENT_F64 &&
+           row->planes == 0 && !row->rescues;
 }
 
 static void plain_products_have_an_image_of_their_own(void **state)

@@ -9,16 +9,16 @@
  * a product ready. Fragments are read one step ahead, and the barrier stands one step before the tile it
  * waits for.
  *
- *        block 128 x 64             warp 32 x 32: 2 x 4 instructions
+ *        block 64 x 64              warp 32 x 32: 2 x 4 instructions
  *     +-----------+-----------+       +----+----+----+----+
- *     |     0     |     4     |       |16x8|    |    |    |
+ *     |     0     |     2     |       |16x8|    |    |    |
  *     +-----------+-----------+       +----+----+----+----+
- *     |     1     |     5     |       |    |    |    |    |
+ *     |     1     |     3     |       |    |    |    |    |
  *     +-----------+-----------+       +----+----+----+----+
- *     |     2     |     6     |
- *     +-----------+-----------+       A warp reads (32 + 32) * 8 doubles for 8 instructions: two warps a
- *     |     3     |     7     |       scheduler ask for 64 of the 128 bytes a cycle that shared memory gives.
- *     +-----------+-----------+
+ *
+ * A warp reads (32 + 32) * 8 doubles for 8 instructions: two warps a scheduler ask for 64 of the 128 bytes a cycle that
+ * shared memory gives. On Hopper most of this is f64_bulk.cu's work, where the copy engine can load A and B; this is for
+ * what lies anywhere, and for devices after it.
  *
  * An operand's shared tile lies as its memory does, so nothing is turned: the instruction's lanes read
  * single doubles, lane = 4 * group + member at (row = group, k = member). Rows of the shared tile

@@ -156,6 +156,7 @@ typedef enum CUtensorMapDataType {
     CU_TENSOR_MAP_DATA_TYPE_UINT8 = 0,
     CU_TENSOR_MAP_DATA_TYPE_UINT16 = 1,
     CU_TENSOR_MAP_DATA_TYPE_UINT32 = 2,
+    CU_TENSOR_MAP_DATA_TYPE_UINT64 = 4,
     CU_TENSOR_MAP_DATA_TYPE_TFLOAT32 = 11 /* f32 that is rounded to tf32 on its way */
 } CUtensorMapDataType;
 

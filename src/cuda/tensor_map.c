@@ -38,7 +38,8 @@ static carat_status encode(struct cuda_device *device, const struct boxed *matri
     bool shared = extent->stride == 0;
     CUtensorMapDataType type = bytes == 1   ? CU_TENSOR_MAP_DATA_TYPE_UINT8
                                : bytes == 2 ? CU_TENSOR_MAP_DATA_TYPE_UINT16
-                                            : CU_TENSOR_MAP_DATA_TYPE_UINT32;
+                               : bytes == 4 ? CU_TENSOR_MAP_DATA_TYPE_UINT32
+                                            : CU_TENSOR_MAP_DATA_TYPE_UINT64;
     if (matrix->rounded) {
         type = CU_TENSOR_MAP_DATA_TYPE_TFLOAT32;
     }

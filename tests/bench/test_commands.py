@@ -795,7 +795,7 @@ class Tune(Case):
         self.tune("--minutes", "0", "--device", "cpu", shapes, device=False, code=1)
 
     def test_what_is_measured_adds_to_the_library(self):
-        shapes = self.write("given.txt", "f64 TN 20 12 64\n")
+        shapes = self.write("given.txt", "s32 TN 20 12 64\n")
         self.write("table.txt", "precious")
         done = self.tune("--add", code=1)
         self.assertIn("the library has no table for a device like Stand-in 0", done.stderr)
@@ -805,10 +805,10 @@ class Tune(Case):
         for name, value in (("STANDIN_CAPABILITY", "90"), ("STANDIN_MULTIPROCESSORS", "70")):
             os.environ[name] = value
             self.addCleanup(os.environ.pop, name)
-        explain = ["explain", "--type", "f64", "--layout", "TN", "20", "12", "64"]
+        explain = ["explain", "--type", "s32", "--layout", "TN", "20", "12", "64"]
         nearest = "NVIDIA H100 80GB HBM3"
         self.assertIn(f" by times of the {nearest}", self.run_carat(*explain).stdout)
-        done = self.tune("--type", "f64", "--minutes", "0", "--add", shapes)
+        done = self.tune("--type", "s32", "--minutes", "0", "--add", shapes)
         table = self.read("table.txt")
         self.assertTrue(table.startswith(f"carat-tuning 1\ndevice Stand-in 0\nover {nearest}\n"))
         ways = re.findall(r"(?m)^way (\S+) \S\S \S+ (\S+)$", table)
@@ -824,7 +824,7 @@ class Tune(Case):
         self.assertTrue([row for row, time in ways for other, shown in foreseen if row == other
                          and abs(float(shown) - float(time)) < 0.006 + 1.3e-2 * float(time)])
         # It goes on as it began.
-        self.tune("--type", "f64", "--minutes", "0", "--resume", shapes)
+        self.tune("--type", "s32", "--minutes", "0", "--resume", shapes)
         self.assertTrue(self.read("table.txt").startswith(table))
 
     def test_what_cannot_be_gone_on_with(self):
