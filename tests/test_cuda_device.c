@@ -1264,6 +1264,19 @@ static struct plan sharing_plan(struct device *device, const struct kernel *row,
     return plan;
 }
 
+/* That a launch's number is right to divide by: x / divisor is x times it / 2^63, worked out as the kernels do. */
+static void assert_divides(uint64_t over, int32_t divisor)
+{
+    const uint32_t most = INT32_MAX;
+    const uint32_t d = (uint32_t)divisor;
+    const uint32_t samples[] = {0, 1, d - 1, d, d + 1, most / d * d - 1, most / d * d, most - 1, most};
+    for (size_t i = 0; i < sizeof(samples) / sizeof(samples[0]); ++i) {
+        uint64_t x = samples[i] <= most ? samples[i] : most;
+        uint64_t low = x * (uint32_t)over;
+        assert_int_equal((x * (uint32_t)(over >> 32) + (low >> 32)) >> 31, x / d);
+    }
+}
+
 /* Runs a plan and checks what its launch was given; the token. */
 static uint64_t launch_shared(struct device *device, const struct plan *plan, const struct along_k *w,
                               const carat_run *run)
@@ -1275,6 +1288,8 @@ static uint64_t launch_shared(struct device *device, const struct plan *plan, co
     assert_int_equal(noted.count, before + 1);
     assert_int_equal(noted.grid, 4); /* all multiprocessors, however few tiles there are */
     assert_int_equal(given->stream_tiles, plan->stream_tiles);
+    assert_divides(given->over_tiles_m, given->gemm.tiles_m);
+    assert_divides(given->over_tiles_n, given->gemm.tiles_n);
     assert_int_equal(given->gemm.parts, 1);
     assert_null(given->gemm.partials);
     const char *flags = (const char *)given->stream_flags;
@@ -1295,6 +1310,8 @@ static uint32_t pace_of(struct device *device, const struct kernel *row, const s
     noted.arguments.pace = 12345;
     assert_ok(cuda_gemm_with(device, row, &w->problem, &w->operands, NULL));
     assert_int_equal(noted.count, before + 1);
+    assert_divides(noted.arguments.over_tiles_m, noted.arguments.gemm.tiles_m);
+    assert_divides(noted.arguments.over_tiles_n, noted.arguments.gemm.tiles_n);
     return noted.arguments.pace;
 }
 

@@ -137,11 +137,26 @@ typedef struct tensor_gemm_arguments {
     tensor_map a;
     tensor_map b;
     tensor_map d;
-    gemm_arguments gemm;
-    int32_t d_by_map;
-    int32_t tiles;        /* of all clusters, parts and problems together */
+    /*
+     * What a block asks before its first load and behind its last product, some of it in gemm too: 64 bytes of constant memory,
+     * which no cache holds when a kernel begins, come at once.
+     */
+    uint64_t
+        over_tiles_m; /* 2^63 / tiles_m, rounded up: x / tiles_m is x * over_tiles_m / 2^63, for x below 2^31 */
+    uint64_t over_tiles_n; /* and of tiles_n */
+    int32_t tiles;         /* of all clusters, parts and problems together */
+    int32_t tiles_m;
+    int32_t tiles_n;
+    uint32_t k;
+    uint32_t k_per_part;
+    int32_t parts;
+    int32_t problems_a; /* 0: all problems have one A; 1: each its own */
+    int32_t problems_b;
     int32_t stream_tiles; /* 0: every tile is summed by one cluster */
     uint32_t pace;        /* 0: every cluster goes on as it can */
+    int32_t d_by_map;
+    int32_t unused;
+    gemm_arguments gemm;
     uint64_t stream_token;
     float *stream_sums;
     uint64_t *stream_flags;

@@ -173,6 +173,11 @@ static __device__ inline void produce(const tensor_gemm_arguments *arguments, sh
             step_on(&at);
         }
     }
+    /* A block leaves its cluster when all for whom it loaded have left every stage: then nobody arrives at its barriers any more. */
+    for (int s = 0; s < (CLUSTER > 1 ? STAGES : 0); ++s) {
+        mbarrier_wait(&shared->empty[at.stage], at.parity ^ 1);
+        step_on(&at);
+    }
 }
 
 /* ---- A warp that multiplies ------------------------------------------------------------------- */
@@ -281,7 +286,7 @@ static __device__ inline void leave_stage(shared_memory *shared, uint32_t stage)
         mbarrier_arrive(&shared->empty[stage]);
     }
     if (CLUSTER > 1 && number < CLUSTER) {
-        mbarrier_arrive_at(shared_address(&shared->empty[stage]), (uint32_t)number);
+        mbarrier_arrive_at(cluster_address(shared_address(&shared->empty[stage]), (uint32_t)number));
     }
 }
 
@@ -468,7 +473,7 @@ KERNEL __launch_bounds__(THREADS_X, MIN_BLOCKS) __cluster_dims__(CLUSTER, 1, 1)
     }
     __syncwarp();
     if (CLUSTER > 1) {
-        cluster_arrive();
+        cluster_arrive_relaxed(); /* behind the fence of who made the barriers */
         cluster_wait();
     } else {
         __syncthreads();
@@ -488,10 +493,5 @@ KERNEL __launch_bounds__(THREADS_X, MIN_BLOCKS) __cluster_dims__(CLUSTER, 1, 1)
     } else {
         registers_grow_to(CONSUMER_REGISTERS);
         consume(&arguments, shared, warp - 4, reads);
-    }
-    if (CLUSTER > 1) {
-        /* No block leaves while another may still load for it, or arrive at its barriers. */
-        cluster_arrive();
-        cluster_wait();
     }
 }

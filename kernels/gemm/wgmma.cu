@@ -222,7 +222,7 @@ static __device__ inline void consume(const tensor_gemm_arguments *arguments, sh
             tell_place(&self, &work);
         }
         self.waits += more && wants_bias(self.todo) && STORES_TILES(consumer) ? BIAS_IS_DUE : 0;
-        int last = K_SHARERS > 1 ? 1 : walk_is_over(arguments, &way);
+        int last = K_SHARERS > 1 ? 1 : (int)keep((uint32_t)walk_is_over(arguments, &way));
         self.last = TURNS && last;
         sum_products(sum, &self, more ? work.count : 0, work.first); /* of moved pairs k is never in parts */
         if (!more) {
@@ -239,11 +239,9 @@ static __device__ inline void consume(const tensor_gemm_arguments *arguments, sh
         take_sums(&self, sum, last);
         fetch_due_bias(&self); /* where this one had no step of the tile */
 #endif
-        if (CLUSTER > 1 && last && !TURNS) {
-            cluster_arrive();
-        }
-        if (PARTS_IN_STAGES) {
-            cluster_wait(); /* all blocks are through with their stages */
+        if (PARTS_IN_STAGES) { /* all blocks are through with their stages */
+            cluster_arrive_relaxed();
+            cluster_wait();
         }
 #if K_SHARERS > 1
         wgmma_sum stored[STORED_SUMS];
@@ -369,9 +367,6 @@ static __device__ inline void consume(const tensor_gemm_arguments *arguments, sh
         break; /* a cluster has one tile, and as many are launched as there are tiles: each has one */
 #endif
     }
-    if (CLUSTER > 1 && K_SHARERS == 1 && (self.pieces == 0 || TURNS)) {
-        cluster_arrive();
-    }
     if (ANY_D || threadIdx.x % STORERS == 0) {
         tensor_store_wait_read(0);
     }
@@ -409,25 +404,11 @@ static __device__ inline int reads_operands(const gemm_arguments *gemm)
 #endif
 
 #define KERNEL_CLUSTER __cluster_dims__(CLUSTER, 1, 1)
-#define THREADS_THAT_MEET (32 + CONSUMERS * WARPGROUP) /* the producer's warp and the consumers */
 
-/*
- * The arguments are fetched when they are first looked at, line by line. Each warp looks at one line, so that they come
- * all at once.
- */
-static __device__ inline void fetch_arguments(const tensor_gemm_arguments *arguments)
-{
-    const uint32_t words_of_line = 16;
-    for (uint32_t word = threadIdx.x / 32 * words_of_line; word < sizeof(*arguments) / 4;
-         word += THREADS_X / 32 * words_of_line) {
-        touch(((const uint32_t *)arguments)[word]);
-    }
-}
-
-/* Makes the barriers, and says so to all who wait for it; the producer's warp goes on. */
+/* Makes the barriers: the second warp does, while the first, the producer's, works out where its tile begins. */
 static __device__ inline void make_barriers(const tensor_gemm_arguments *arguments, shared_memory *shared)
 {
-    if (threadIdx.x == 0) {
+    if (threadIdx.x == 32) {
         for (int s = 0; s < STAGES; ++s) {
             /* Who loads arrives, and who writes factors. */
             mbarrier_init(&shared->full[s], SCALED ? 1 + BLOCKS_OF_TILE : 1);
@@ -453,9 +434,6 @@ static __device__ inline void make_barriers(const tensor_gemm_arguments *argumen
     __syncwarp();
     if (CLUSTER == 1) {
         barrier_arrive(0, THREADS_THAT_MEET);
-#if TRANSPOSES
-        barrier_arrive(TRANSPOSERS_BEGIN, WARPGROUP);
-#endif
     }
 }
 
@@ -464,10 +442,9 @@ KERNEL __launch_bounds__(THREADS_X, 1) KERNEL_CLUSTER
 {
     DYNAMIC_SHARED(shared_memory, shared);
     let_next_kernel_begin();
-    fetch_arguments(&arguments);
     /* All lanes agree on these, which the compiler has to know where warpgroups part. */
     int warp = __shfl_sync(0xffffffffu, (int)threadIdx.x / 32, 0);
-    if (warp == 0) {
+    if (warp == 1) {
         make_barriers(&arguments, shared);
     }
     if (CLUSTER > 1) {
@@ -477,10 +454,11 @@ KERNEL __launch_bounds__(THREADS_X, 1) KERNEL_CLUSTER
 #if CONSUMERS > 1
         registers_shrink_to(PRODUCER_REGISTERS);
 #endif
-        if (CLUSTER > 1) {
-            cluster_wait();
-        }
         if (warp == 0) {
+            if (PLANES > 1) {
+                await_barriers();
+                wait_for_kernels_before();
+            }
             int reads = reads_operands(&arguments.gemm);
             uint32_t base = keep(shared_address(shared));
             if ((PLAIN || !is_refused(&arguments.gemm)) && (WARP_GOES_ALONG || threadIdx.x == 0)) {
@@ -490,36 +468,20 @@ KERNEL __launch_bounds__(THREADS_X, 1) KERNEL_CLUSTER
         }
 #if TRANSPOSES
         if (warp > 0) {
-            barrier_sync(TRANSPOSERS_BEGIN, WARPGROUP);
+            barrier_sync(TRANSPOSERS_BEGIN, 32 * TRANSPOSERS);
             transpose(&arguments, shared, keep(shared_address(shared)), (uint32_t)warp - 1,
                       reads_operands(&arguments.gemm));
         }
 #endif
-        if (CLUSTER > 1) {
-            cluster_arrive();
-        }
     } else {
 #if CONSUMERS > 1
         registers_grow_to(CONSUMER_REGISTERS);
 #endif
-        if (CLUSTER == 1) {
-            barrier_sync(0, THREADS_THAT_MEET);
-        } else {
-            cluster_wait();
-        }
+        await_barriers();
         int reads = reads_operands(&arguments.gemm);
         wait_for_kernels_before();
         if (PLAIN || !is_refused(&arguments.gemm)) {
             consume(&arguments, shared, warp / 4 - 1, reads);
-        } else if (CLUSTER > 1) {
-            cluster_arrive();
         }
-    }
-    /*
-     * No block leaves while another may still write into its shared memory or arrive at its barriers. Of sums that come into stages
-     * consumers have waited for that, and then for the sums.
-     */
-    if (CLUSTER > 1 && !(PARTS_IN_STAGES && warp >= 4)) {
-        cluster_wait();
     }
 }

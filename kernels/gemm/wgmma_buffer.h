@@ -200,7 +200,7 @@ static __device__ inline place_of_tile place_of_storers(const gemm_arguments *ge
     place_of_tile tile;
     tile.m = here.row;
     tile.n = here.column + (STORERS == 32 ? 16 * at.warp : 0);
-    tile.problem = gemm->stride_d != 0 ? here.problem : 0;
+    tile.problem = here.problem;
     if (has_partials(gemm)) {
         tile.problem = here.problem * gemm->parts + here.part;
     }

@@ -7,11 +7,17 @@
 
 /* ---- Stages ---- */
 
+/* Whether a thread has a register for the barrier at which it says that stages are left, or works it out each time. */
+#define KEEPS_EMPTY (!FETCHES_ROWS && CONSUMER_SUMS < 200)
+
 /* Where a warpgroup's operands lie in stage 0, and the barriers' addresses: numbers that stay in registers. */
 typedef struct operand_places {
     uint64_t rows;
     uint64_t columns;
     uint32_t full;
+#if KEEPS_EMPTY
+    uint32_t empty; /* see empty_to_tell() */
+#endif
 } operand_places;
 
 #define EMPTY_BEHIND_FULL                                                                                    \
@@ -25,6 +31,21 @@ static __device__ inline uint64_t place_of_operand(const unsigned char *rows, in
     return wgmma_with_low(place, keep((uint32_t)place));
 }
 
+/*
+ * The barrier by which this thread tells a producer that stage 0 is left; 0: it tells none. Of a block alone the first thread of a
+ * warpgroup does, or of a warp; of a cluster as many tell one block each, of those that load for theirs.
+ */
+static __device__ inline uint32_t empty_to_tell(operand_places places)
+{
+    uint32_t thread = threadIdx.x % (WARPGROUP / RELEASES);
+    uint32_t empty = places.full + EMPTY_BEHIND_FULL;
+    if (RECTANGLE == 1) {
+        return thread == 0 ? empty : 0;
+    }
+    int tells = thread < CLUSTER && (LOADERS == CLUSTER || loads_for(thread, block_rank()));
+    return tells ? cluster_address(empty, thread) : 0;
+}
+
 static __device__ inline operand_places places_of(shared_memory *shared, int consumer)
 {
     operand_places places;
@@ -32,6 +53,9 @@ static __device__ inline operand_places places_of(shared_memory *shared, int con
     places.rows = place_of_operand(shared->stages[0].rows[0] + FIRST_ROW(consumer) * K_BYTES, ROWS_ACROSS);
     places.columns = place_of_operand(shared->stages[0].columns[0], COLUMNS_ACROSS && !TRANSPOSES);
     places.full = keep(shared_address(shared->full));
+#if KEEPS_EMPTY
+    places.empty = empty_to_tell(places);
+#endif
     return places;
 }
 
@@ -75,14 +99,16 @@ static __device__ inline void multiply_stage(wgmma_sum sum[CONSUMER_SUMS], opera
  */
 static __device__ inline void release(operand_places places, uint32_t number)
 {
-    uint32_t thread = threadIdx.x % (WARPGROUP / RELEASES);
-    uint32_t empty = places.full + EMPTY_BEHIND_FULL + number * (uint32_t)sizeof(uint64_t);
-    if (RECTANGLE == 1) {
-        if (thread == 0) {
-            mbarrier_arrive_address(empty);
-        }
-    } else if (thread < CLUSTER && (LOADERS == CLUSTER || loads_for(thread, block_rank()))) {
-        mbarrier_arrive_at(empty, thread);
+#if KEEPS_EMPTY
+    uint32_t first = places.empty;
+#else
+    uint32_t first = empty_to_tell(places);
+#endif
+    uint32_t empty = first + number * (uint32_t)sizeof(uint64_t);
+    if (first != 0 && RECTANGLE == 1) {
+        mbarrier_arrive_address(empty);
+    } else if (first != 0) {
+        mbarrier_arrive_at(empty);
     }
 }
 

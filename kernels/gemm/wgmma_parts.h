@@ -13,8 +13,7 @@
  * A thread's sums go to the thread of the same number, by vectors of four. Parts are added in their order along k, whoever adds:
  * results do not depend on when they come. A cluster has one tile, so that what comes needs a place but once: beside the stages, or,
  * where there is much of it (PARTS_IN_STAGES), in them, when at a barrier of the cluster all blocks are through with theirs. No
- * block that stores leaves before all bytes have come that others send it: it waits for them, not at the cluster's last barrier, at
- * which consumers arrive before they send.
+ * block that stores leaves before all bytes have come that others send it: it waits for them.
  *
  * Any number of blocks does, but an H200 has room for 66 clusters of two, 39 of three, 30 of four, 17 of six and 15 of eight. Pairs
  * that share rows or columns as well are clusters of four with tiles twice as large: 30 of these are 120 blocks, each of which
@@ -52,8 +51,9 @@ static __device__ __forceinline__ void send_part(shared_memory *shared, const wg
 {
     uint32_t thread = thread_number() % WARPGROUP;
     uint32_t rank = to * RECTANGLE + within_rectangle(block_rank());
-    uint32_t barrier = cluster_address(&shared->parts_come, rank);
-    uint32_t place = cluster_address(&shared->parts[place_of_part(to, part)][consumer][0][thread], rank);
+    uint32_t barrier = cluster_address(shared_address(&shared->parts_come), rank);
+    four_sums *own = &shared->parts[place_of_part(to, part)][consumer][0][thread];
+    uint32_t place = cluster_address(shared_address(own), rank);
 #pragma unroll
     for (int i = 0; i < STORED_VECTORS; ++i) {
         store_sums_at(place + (uint32_t)(i * WARPGROUP * sizeof(four_sums)), sum + 4 * i, barrier);

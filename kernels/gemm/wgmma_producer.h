@@ -12,11 +12,12 @@
 #define CARAT_GEMM_WGMMA_PRODUCER_H
 
 /*
- * Has the engine load `count` rows from `first` on, of TILE_K k from k on, into `to`, for `blocks` of the cluster, whose ranks
- * are the bits of `sharers`.
+ * Has the engine load `count` rows of `all` that a tile has, from `first` on, of TILE_K k from k on, into `to`, for `blocks` of the
+ * cluster, whose ranks are the bits of `sharers`.
  */
 static __device__ inline void load_rows(uint32_t to, const tensor_map *map, uint32_t barrier, int across,
-                                        int count, int first, int k, int plane, int blocks, uint32_t sharers)
+                                        int count, int all, int first, int k, int plane, int blocks,
+                                        uint32_t sharers)
 {
     if (!across) {
         if (blocks == 1) {
@@ -26,7 +27,13 @@ static __device__ inline void load_rows(uint32_t to, const tensor_map *map, uint
         }
         return;
     }
-    for (int box = 0; box < BOXES_OF(count); ++box) {
+    /* Of boxes that blocks share each loads as many, or one less: so written, no loop is unrolled for any number. */
+    const int most = (BOXES_OF(all) + blocks - 1) / blocks;
+#pragma unroll
+    for (int box = 0; box < most; ++box) {
+        if (blocks > 1 && box * ACROSS >= count) {
+            continue;
+        }
         uint32_t at = to + (uint32_t)(box * TILE_K * ROW_BYTES);
         if (blocks == 1) {
             tensor_load(at, map, barrier, first + box * ACROSS, k, plane);
@@ -42,8 +49,8 @@ static __device__ inline void load_rows(uint32_t to, const tensor_map *map, uint
  */
 static __device__ inline int own_share(int count, int across, int blocks, uint32_t rank)
 {
-    const int unit = across ? (count < ACROSS ? count : ACROSS) : count / blocks;
-    return (int)rank * (count / unit) / blocks * unit;
+    const uint32_t unit = (uint32_t)(across ? (count < ACROSS ? count : ACROSS) : count / blocks);
+    return (int)(rank * ((uint32_t)count / unit) / (uint32_t)blocks * unit);
 }
 
 /* The blocks of a cluster that have the rows of block `rank` in common, a bit each, and those that have its columns. */
@@ -83,6 +90,20 @@ static __device__ inline int places_come(const gemm_arguments *gemm, int reads)
     return PLAIN || (reads && gemm->k > 0);
 }
 
+/*
+ * Waits until every stage has been left by all for whom this block loaded. Then nobody arrives at its barriers any more, and what others
+ * loaded for it its consumers have waited for: it may leave the cluster. (A barrier of the cluster would say the same, but who
+ * arrives there with what it wrote to be seen first waits for all of that, half a microsecond of a block's end.)
+ */
+static __device__ inline void await_releases(uint32_t base, position at)
+{
+#pragma unroll 1
+    for (int s = 0; s < STAGES; ++s) {
+        mbarrier_wait_address(EMPTY(base, at.stage), at.parity ^ 1);
+        step_on(&at);
+    }
+}
+
 /* What can be worked out before anything may be read is worked out while the kernel before ends. */
 static __device__ inline void produce(const tensor_gemm_arguments *arguments, shared_memory *shared,
                                       uint32_t base, uint32_t rank, int reads)
@@ -90,8 +111,8 @@ static __device__ inline void produce(const tensor_gemm_arguments *arguments, sh
     const gemm_arguments *gemm = &arguments->gemm;
     const tensor_map *row_map = SWAPPED ? &arguments->b : &arguments->a;
     const tensor_map *column_map = SWAPPED ? &arguments->a : &arguments->b;
-    int row_problems = (SWAPPED ? gemm->stride_b : gemm->stride_a) != 0;
-    int column_problems = (SWAPPED ? gemm->stride_a : gemm->stride_b) != 0;
+    int row_problems = SWAPPED ? arguments->problems_b : arguments->problems_a;
+    int column_problems = SWAPPED ? arguments->problems_a : arguments->problems_b;
     /* Among those that have the rows in common, and the columns, which are so many, as the compiler has to be told. */
     uint32_t row_rank = place_among_columns(rank);
     uint32_t column_rank = place_among_rows(rank) % COLUMN_SHARERS;
@@ -101,6 +122,7 @@ static __device__ inline void produce(const tensor_gemm_arguments *arguments, sh
     int columns_count =
         own_share(COLUMNS_LOADED, COLUMNS_ACROSS, COLUMN_SHARERS, column_rank + 1) - columns_begin;
     position at = {0, 0};
+    int waits = PLANES == 1; /* for the kernels before, right ahead of the first load */
     int tells = places_come(gemm, reads);
 #if PACES
     /* One block of a cluster looks: none gets ahead of the others by more than the stages, in a rectangle twice those. */
@@ -114,14 +136,14 @@ static __device__ inline void produce(const tensor_gemm_arguments *arguments, sh
         place here = place_of_piece(arguments, &work, rank);
         int row = (SWAPPED ? here.column : here.row) + rows_begin;
         int column = (SWAPPED ? here.row : here.column) + columns_begin;
-        int row_plane = (row_problems ? here.problem : 0) * PLANES;
-        int column_plane = (column_problems ? here.problem : 0) * PLANES;
-        int k = here.part * (int)gemm->k_per_part + (int)work.first * TILE_K;
+        int row_plane = row_problems * here.problem * PLANES;
+        int column_plane = column_problems * here.problem * PLANES;
+        int k = here.part * (int)arguments->k_per_part + (int)work.first * TILE_K;
         if (tells && loads()) {
             shared->places[number % PLACES] = here;
         }
-        if (number == 0) {
-            wait_for_kernels_before();
+        if (number == 0 && PLANES == 1) {
+            await_barriers();
         }
         uint32_t steps = work.count;
 #if PACES
@@ -135,14 +157,18 @@ static __device__ inline void produce(const tensor_gemm_arguments *arguments, sh
 #endif
 #pragma unroll 1
         for (; steps > 0; --steps) {
+            uint32_t full = FULL(base, at.stage);
+            mbarrier_wait_address(EMPTY(base, at.stage), at.parity ^ 1);
+            if (waits) {
+                wait_for_kernels_before();
+                waits = 0;
+            }
 #if PACES
             if ((steps & between_looks) == 0 && !keep_pace(launch, done - steps)) {
                 launch = 0;
                 between_looks = ~0u;
             }
 #endif
-            uint32_t full = FULL(base, at.stage);
-            mbarrier_wait_address(EMPTY(base, at.stage), at.parity ^ 1);
 #if SCALED
             put_factors(shared->factors[at.stage], gemm, words, k, refused);
             if (threadIdx.x < BLOCKS_OF_TILE) {
@@ -167,10 +193,11 @@ static __device__ inline void produce(const tensor_gemm_arguments *arguments, sh
 #pragma unroll
                 for (int plane = 0; plane < PLANES; ++plane) {
                     load_rows(ROWS_OF(to, plane) + (uint32_t)rows_begin * K_BYTES, row_map, full, ROWS_ACROSS,
-                              rows_count, row, k, row_plane + plane, ROW_SHARERS, row_sharers(rank));
+                              rows_count, TILE_ROWS, row, k, row_plane + plane, ROW_SHARERS,
+                              row_sharers(rank));
                     load_rows(COLUMNS_OF(to, plane) + (uint32_t)columns_begin * K_BYTES, column_map, full,
-                              COLUMNS_ACROSS, columns_count, column, k, column_plane + plane, COLUMN_SHARERS,
-                              column_sharers(rank));
+                              COLUMNS_ACROSS, columns_count, COLUMNS_LOADED, column, k, column_plane + plane,
+                              COLUMN_SHARERS, column_sharers(rank));
                 }
             }
             k += TILE_K;
@@ -182,6 +209,9 @@ static __device__ inline void produce(const tensor_gemm_arguments *arguments, sh
         tell_progress(launch, ALL_STEPS);
     }
 #endif
+    if (RECTANGLE > 1) {
+        await_releases(base, at);
+    }
 }
 
 #endif

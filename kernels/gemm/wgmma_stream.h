@@ -75,7 +75,7 @@ static __device__ inline void add_handed(const tensor_gemm_arguments *arguments,
 static __device__ inline void add_earlier_steps(const tensor_gemm_arguments *arguments,
                                                 wgmma_sum sum[WGMMA_SUMS], const piece *work, int consumer)
 {
-    uint32_t tile_begin = work->tile * steps_of_tile(&arguments->gemm);
+    uint32_t tile_begin = work->tile * steps_of_tile(arguments);
     uint32_t block = blockIdx.x;
     uint32_t begin = tile_begin + work->first;
     while (begin > tile_begin) {

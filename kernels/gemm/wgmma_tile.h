@@ -328,6 +328,24 @@ typedef struct shared_memory {
 #endif
 } shared_memory;
 
+/* ---- How a block begins ---- */
+
+#define THREADS_THAT_MEET                                                                                    \
+    (64 +                                                                                                    \
+     CONSUMERS * WARPGROUP) /* the producer's warp, the next, which makes the barriers, and the consumers */
+
+/* Waits until the barriers are there, those of all blocks of the cluster. */
+static __device__ inline void await_barriers(void)
+{
+    if (CLUSTER > 1) {
+        cluster_wait();
+    } else {
+        barrier_sync(0, THREADS_THAT_MEET);
+    }
+}
+
+/* ---- What has to be so ---- */
+
 static_assert(__builtin_offsetof(shared_memory, stages) == 0 &&
                   __builtin_offsetof(stage, columns) == PLANES * ROWS_BYTES,
               "places in shared memory are worked out as numbers");

@@ -25,7 +25,7 @@
     (uint32_t)(__builtin_offsetof(shared_memory, turned) - __builtin_offsetof(shared_memory, full))
 #define TRANSPOSERS 3 /* warps of the producer's warpgroup */
 
-/* Barriers: once, when the producer has made the others; and in each stage of 64 columns of bytes. */
+/* Barriers: once, when the first of them has made the others; and in each stage of 64 columns of bytes. */
 #define TRANSPOSERS_BEGIN (2 + CONSUMERS)
 #define TRANSPOSERS_MEET (3 + CONSUMERS)
 

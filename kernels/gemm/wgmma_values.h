@@ -26,11 +26,11 @@ typedef struct standing {
  */
 static __device__ inline standing standing_of_thread(void)
 {
-    int thread = (int)thread_number();
+    uint32_t thread = thread_number();
     standing at;
-    at.thread = thread % WARPGROUP;
-    at.warp = thread / 32 % 4;
-    at.lane = thread % 32;
+    at.thread = (int)(thread % WARPGROUP);
+    at.warp = (int)(thread / 32 % 4);
+    at.lane = (int)(thread % 32);
     at.group = at.lane / 4;
     at.member = at.lane % 4;
     return at;

@@ -15,8 +15,6 @@
 #ifndef CARAT_GEMM_WGMMA_WALK_H
 #define CARAT_GEMM_WGMMA_WALK_H
 
-#include "tiles.h"
-
 /* Where a cluster is in its work. */
 typedef struct walk {
 #if STREAM
@@ -75,9 +73,9 @@ static __device__ inline int loads_for(uint32_t rank, uint32_t other)
 }
 
 #if STREAM
-static __device__ inline uint32_t steps_of_tile(const gemm_arguments *gemm)
+static __device__ inline uint32_t steps_of_tile(const tensor_gemm_arguments *arguments)
 {
-    return ((uint32_t)gemm->k + TILE_K - 1) / TILE_K; /* k is less than 2^31, as the engine has it */
+    return (arguments->k + TILE_K - 1) / TILE_K;
 }
 
 /* Whether a thread alone loads, which then may not ask the others of its warp: see WARP_GOES_ALONG in wgmma_producer.h. */
@@ -86,7 +84,7 @@ static __device__ inline uint32_t same_for_all(uint32_t number) { return PLANES 
 /* Where the share of a cluster begins, which is where the one before ends. */
 static __device__ inline uint32_t share_begin(const tensor_gemm_arguments *arguments, uint32_t cluster)
 {
-    uint64_t line = (uint64_t)(uint32_t)arguments->stream_tiles * steps_of_tile(&arguments->gemm);
+    uint64_t line = (uint64_t)(uint32_t)arguments->stream_tiles * steps_of_tile(arguments);
     return (uint32_t)(line * cluster / count_clusters());
 }
 #endif
@@ -110,13 +108,15 @@ static __device__ inline walk walk_begin(const tensor_gemm_arguments *arguments,
 }
 
 /* Steps of a whole tile, or of its part of k. */
-static __device__ inline uint32_t steps_of_whole(const gemm_arguments *gemm, uint32_t tile)
+static __device__ inline uint32_t steps_of_whole(const tensor_gemm_arguments *arguments, uint32_t tile)
 {
-    int64_t count = gemm->k;
-    if (KNOWS_PARTS && gemm->parts > 1) {
-        uint32_t part = tile / (uint32_t)(gemm->tiles_m * gemm->tiles_n) % (uint32_t)gemm->parts;
-        int64_t left = gemm->k - part * gemm->k_per_part;
-        count = left < gemm->k_per_part ? left : gemm->k_per_part;
+    int64_t count = TALL ? arguments->gemm.k
+                         : arguments->k; /* of 32 bits ptxas keeps more than tall tiles have registers for */
+    if (KNOWS_PARTS && arguments->parts > 1) {
+        uint32_t part =
+            tile / (uint32_t)(arguments->tiles_m * arguments->tiles_n) % (uint32_t)arguments->parts;
+        int64_t left = count - (int64_t)part * arguments->k_per_part;
+        count = left < arguments->k_per_part ? left : arguments->k_per_part;
     }
     return (uint32_t)((count + TILE_K - 1) / TILE_K);
 }
@@ -140,7 +140,7 @@ static __device__ inline int walk_on(const tensor_gemm_arguments *arguments, wal
     next->first = 0;
 #if STREAM
     if (at->begin < at->end) {
-        uint32_t steps = steps_of_tile(&arguments->gemm);
+        uint32_t steps = steps_of_tile(arguments);
         next->tile = (at->end - 1) / steps;
         uint32_t tile_begin = next->tile * steps;
         uint32_t begin = at->begin > tile_begin ? at->begin : tile_begin;
@@ -152,7 +152,7 @@ static __device__ inline int walk_on(const tensor_gemm_arguments *arguments, wal
     }
 #endif
     next->tile = at->tile;
-    next->count = reads ? steps_of_whole(&arguments->gemm, next->tile) : 0;
+    next->count = reads ? steps_of_whole(arguments, next->tile) : 0;
 #if K_SHARERS > 1
     take_part_of_steps(next);
 #endif
@@ -171,18 +171,59 @@ static __device__ inline int walk_is_over(const tensor_gemm_arguments *arguments
     return at->tile >= (uint32_t)arguments->tiles;
 }
 
+/* x / d, of which the host knows 2^63 / d: a division takes 150 cycles, and the first load waits for it. */
+static __device__ inline uint32_t divide_by(uint32_t x, uint64_t over)
+{
+    uint64_t low = (uint64_t)x * (uint32_t)over;
+    return (uint32_t)((((uint64_t)x * (uint32_t)(over >> 32)) + (low >> 32)) >> 31);
+}
+
+/* A cluster's tile among those of D, its part of k and its problem. */
+typedef struct tile_share {
+    uint32_t row;
+    uint32_t column;
+    uint32_t part;
+    uint32_t problem;
+} tile_share;
+
+/* Which one a number stands for, in the order of tiles.h: down the first column of a band of BAND tiles, then its second. */
+static __device__ inline tile_share share_of_number(const tensor_gemm_arguments *arguments, uint32_t number)
+{
+    uint32_t tiles_m = (uint32_t)arguments->tiles_m;
+    uint32_t tiles_n = (uint32_t)arguments->tiles_n;
+    tile_share share = {0, 0, 0, 0};
+    if ((uint32_t)arguments->tiles > tiles_m * tiles_n) {
+        uint32_t parts = KNOWS_PARTS ? (uint32_t)arguments->parts : 1;
+        uint32_t rest = divide_by(divide_by(number, arguments->over_tiles_m), arguments->over_tiles_n);
+        number -= rest * tiles_m * tiles_n;
+        share.problem = parts > 1 ? rest / parts : rest;
+        share.part = rest - share.problem * parts;
+    }
+    if (tiles_m < BAND) {
+        share.column = divide_by(number, arguments->over_tiles_m);
+        share.row = number - share.column * tiles_m;
+        return share;
+    }
+    uint32_t first = divide_by(number / BAND, arguments->over_tiles_n) * BAND; /* of the band */
+    uint32_t within = number - first * tiles_n;
+    uint32_t height = tiles_m - first < BAND ? tiles_m - first : BAND;
+    share.column = height == BAND ? within / BAND : within / height;
+    share.row = first + within - share.column * height;
+    return share;
+}
+
 /* Where a piece's tile begins for this block. */
 static __device__ inline place place_of_piece(const tensor_gemm_arguments *arguments, const piece *work,
                                               uint32_t rank)
 {
-    block_share share = share_of_tile(&arguments->gemm, BAND, work->tile, CLUSTER_M, CLUSTER_N);
+    tile_share share = share_of_number(arguments, work->tile);
     place here;
     uint32_t along_m = SWAPPED ? place_among_columns(rank) : place_among_rows(rank);
     uint32_t along_n = SWAPPED ? place_among_rows(rank) : place_among_columns(rank);
-    here.row = (int32_t)(share.row + along_m * TILE_M);
-    here.column = (int32_t)(share.column + along_n * TILE_N);
+    here.row = (int32_t)(share.row * CLUSTER_M + along_m * TILE_M);
+    here.column = (int32_t)(share.column * CLUSTER_N + along_n * TILE_N);
     here.problem = (int32_t)share.problem;
-    here.part = share.part;
+    here.part = (int32_t)share.part;
     return here;
 }
 

@@ -41,16 +41,10 @@ static __device__ inline void mbarrier_arrive_expect(uint32_t barrier, uint32_t 
                  : "memory");
 }
 
-/* Arrives at the barrier at the same address of block number `rank` of the cluster. It says nothing of what this thread wrote. */
-static __device__ inline void mbarrier_arrive_at(uint32_t barrier, uint32_t rank)
+/* Arrives at a barrier of any block of the cluster, see cluster_address(). It says nothing of what this thread wrote. */
+static __device__ inline void mbarrier_arrive_at(uint32_t barrier)
 {
-    asm volatile("{\n"
-                 ".reg .b32 remote;\n"
-                 "mapa.shared::cluster.u32 remote, %0, %1;\n"
-                 "mbarrier.arrive.shared::cluster.b64 _, [remote];\n"
-                 "}" ::"r"(barrier),
-                 "r"(rank)
-                 : "memory");
+    asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
 
 /*

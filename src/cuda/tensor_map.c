@@ -296,6 +296,16 @@ int64_t cuda_pretend_cache(struct device *base, int64_t bytes)
     return before;
 }
 
+/*
+ * By what kernels divide numbers below 2^31: x / divisor is x times this / 2^63, rounded down (Granlund and Montgomery, "Division by
+ * Invariant Integers using Multiplication", PLDI 1994).
+ */
+static uint64_t over(int32_t divisor)
+{
+    const uint64_t one = (uint64_t)1 << 63;
+    return one / (uint64_t)divisor + (one % (uint64_t)divisor != 0);
+}
+
 carat_status tensor_launch(struct cuda_device *device, const struct kernel *kernel,
                            const struct problem *product, tensor_gemm_arguments *arguments, int64_t tiles,
                            int64_t stream_tiles, CUdeviceptr handed, struct plan_maps *maps, CUstream stream)
@@ -306,7 +316,18 @@ carat_status tensor_launch(struct cuda_device *device, const struct kernel *kern
                     kernel->name, tiles, INT32_MAX);
     }
     CARAT_TRY(make_maps(device, kernel, product, maps, arguments));
+    const gemm_arguments *gemm = &arguments->gemm;
+    arguments->over_tiles_m = over(gemm->tiles_m);
+    arguments->over_tiles_n = over(gemm->tiles_n);
     arguments->tiles = (int32_t)tiles;
+    arguments->tiles_m = gemm->tiles_m;
+    arguments->tiles_n = gemm->tiles_n;
+    arguments->k = (uint32_t)gemm->k;
+    arguments->k_per_part = (uint32_t)gemm->k_per_part;
+    arguments->parts = gemm->parts;
+    arguments->problems_a = gemm->stride_a != 0;
+    arguments->problems_b = gemm->stride_b != 0;
+    arguments->unused = 0;
     arguments->stream_tiles = (int32_t)stream_tiles;
     arguments->pace = 0;
     arguments->stream_token = 0;
