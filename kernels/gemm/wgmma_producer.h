@@ -132,7 +132,8 @@ static __device__ inline void produce(const tensor_gemm_arguments *arguments, sh
 #endif
     walk way = walk_begin(arguments, reads);
     piece work;
-    for (uint32_t number = 0; walk_on(arguments, &way, &work, reads); ++number) {
+    uint32_t number = 0;
+    for (; walk_on(arguments, &way, &work, reads); ++number) {
         place here = place_of_piece(arguments, &work, rank);
         int row = (SWAPPED ? here.column : here.row) + rows_begin;
         int column = (SWAPPED ? here.row : here.column) + columns_begin;
@@ -209,6 +210,10 @@ static __device__ inline void produce(const tensor_gemm_arguments *arguments, sh
         tell_progress(launch, ALL_STEPS);
     }
 #endif
+    /* Of tiles that would be shared, but are not read, some clusters have none; their consumers wait for this all the same. */
+    if (STREAM && number == 0 && PLANES == 1) {
+        await_barriers();
+    }
     if (RECTANGLE > 1) {
         await_releases(base, at);
     }
