@@ -1317,7 +1317,7 @@ static uint32_t pace_of(struct device *device, const struct kernel *row, const s
 
 /*
  * Clusters keep pace where there is more than a tile for each, and A and B have more bytes than sixteen caches; not where they
- * share tiles.
+ * share tiles, nor where nothing is read.
  */
 static void large_operands_have_clusters_keep_pace(void **state)
 {
@@ -1345,6 +1345,10 @@ static void large_operands_have_clusters_keep_pace(void **state)
     uint32_t second = pace_of(device, row, &many);
     assert_true(first && second && first != second); /* each launch has its own number */
     assert_int_equal(pace_of(device, small, &many), 0);
+    const float nothing = 0;
+    struct along_k unread = many;
+    unread.operands.alpha = &nothing;
+    assert_int_equal(pace_of(device, row, &unread), 0);
     launch_shared(device, &shared, &many, &run);
     assert_int_equal(noted.arguments.pace, 0);
     cuda_pretend_cache(device, 0);

@@ -277,7 +277,10 @@ enum kernel_image tensor_image(const struct kernel *kernel, const struct problem
  */
 #define LARGE_IN_CACHES 16
 
-/* Whether the clusters of whole tiles should stay close to each other: where each has several, and A and B (of one problem) are large. */
+/*
+ * Whether the clusters of whole tiles should stay close to each other: where each has several, and A and B (of one problem) are large, and
+ * read, as far as the host knows.
+ */
 static bool wants_pace(const struct cuda_device *device, const struct kernel *kernel,
                        const struct problem *product, int64_t tiles, int64_t clusters)
 {
@@ -345,7 +348,8 @@ carat_status tensor_launch(struct cuda_device *device, const struct kernel *kern
         (stream_tiles == 0 && tiles < clusters)) {
         clusters = tiles;
     }
-    if (stream_tiles == 0 && wants_pace(device, kernel, product, tiles, clusters)) {
+    bool reads = !scalar_is(&gemm->alpha, problem_scalar_type(product), 0);
+    if (stream_tiles == 0 && reads && wants_pace(device, kernel, product, tiles, clusters)) {
         arguments->pace = (uint32_t)next_token(device);
     }
     int64_t blocks = clusters * kernel_cluster_blocks(kernel);
