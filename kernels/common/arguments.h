@@ -139,12 +139,12 @@ typedef struct tensor_gemm_arguments {
     tensor_map d;
     /*
      * What a block asks before its first load and behind its last product, some of it in gemm too: 64 bytes of constant memory,
-     * which no cache holds when a kernel begins, come at once.
+     * which no cache holds when a kernel begins, come at once. over_tiles_m is 2^63 / tiles_m, rounded up: x / tiles_m is
+     * x * over_tiles_m / 2^63, for x below 2^31; over_tiles_n the same of tiles_n.
      */
-    uint64_t
-        over_tiles_m; /* 2^63 / tiles_m, rounded up: x / tiles_m is x * over_tiles_m / 2^63, for x below 2^31 */
-    uint64_t over_tiles_n; /* and of tiles_n */
-    int32_t tiles;         /* of all clusters, parts and problems together */
+    uint64_t over_tiles_m;
+    uint64_t over_tiles_n;
+    int32_t tiles; /* of all clusters, parts and problems together */
     int32_t tiles_m;
     int32_t tiles_n;
     uint32_t k;

@@ -30,8 +30,8 @@
 
 /*
  * Steps of TILE_K from one look to the next, a power of two: 10,000 to 25,000 cycles of the tensor unit, of which a look takes
- * some 2,000 of the producer's, whose stages are full meanwhile, but for the one that it is about to fill. And how many steps one may be ahead of the slowest: 1 to 4 KB
- * of each of some 4,000 rows that are in use. Where a tile has fewer steps nobody looks.
+ * some 2,000 of the producer's, whose stages are full meanwhile, but for the one that it is about to fill. And how many steps
+ * one may be ahead of the slowest: 1 to 4 KB of each of some 4,000 rows that are in use. Where a tile has fewer steps nobody looks.
  */
 #define PACE_STEPS (TILE_M * TILE_N > 128 * 128 ? 16 : 32)
 

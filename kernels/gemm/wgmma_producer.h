@@ -91,10 +91,11 @@ static __device__ inline int places_come(const gemm_arguments *gemm, int reads)
 }
 
 /*
- * Waits until every stage has been left by all for whom this block loaded. Then nobody arrives at its barriers any more, and what others
- * loaded for it its consumers have waited for: it may leave the cluster. (So it is too where a block has no share of an operand, and arrivals
- * of some phase are another's second: each arrives once a stage, so that the last phase ends with the last arrival. A barrier of the cluster would say the same, but who
- * arrives there with what it wrote to be seen first waits for all of that, half a microsecond of a block's end.)
+ * Waits until every stage has been left by all for whom this block loaded. Then nobody arrives at its barriers any more, and what
+ * others loaded for it its consumers have waited for: it may leave the cluster. Where a block has no share of an operand, arrivals of
+ * some phase are another's second; each arrives once a stage, so that the last phase ends with the last arrival all the same. (A
+ * barrier of the cluster would say it too, but who arrives there with what it wrote to be seen first waits for all of that, half a
+ * microsecond of a block's end.)
  */
 static __device__ inline void await_releases(uint32_t base, position at)
 {

@@ -330,9 +330,8 @@ typedef struct shared_memory {
 
 /* ---- How a block begins ---- */
 
-#define THREADS_THAT_MEET                                                                                    \
-    (64 +                                                                                                    \
-     CONSUMERS * WARPGROUP) /* the producer's warp, the next, which makes the barriers, and the consumers */
+/* The producer's warp, the next one, which makes the barriers, and the consumers. */
+#define THREADS_THAT_MEET (64 + CONSUMERS * WARPGROUP)
 
 /* Waits until the barriers are there, those of all blocks of the cluster. */
 static __device__ inline void await_barriers(void)

@@ -110,8 +110,8 @@ static __device__ inline walk walk_begin(const tensor_gemm_arguments *arguments,
 /* Steps of a whole tile, or of its part of k. */
 static __device__ inline uint32_t steps_of_whole(const tensor_gemm_arguments *arguments, uint32_t tile)
 {
-    int64_t count = TALL ? arguments->gemm.k
-                         : arguments->k; /* of 32 bits ptxas keeps more than tall tiles have registers for */
+    /* Of 32 bits ptxas keeps more than tall tiles have registers for. */
+    int64_t count = TALL ? arguments->gemm.k : arguments->k;
     if (KNOWS_PARTS && arguments->parts > 1) {
         uint32_t part =
             tile / (uint32_t)(arguments->tiles_m * arguments->tiles_n) % (uint32_t)arguments->parts;
