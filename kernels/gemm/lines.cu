@@ -50,6 +50,8 @@ static_assert(THREADS_X >= TILE_LONG, "each row has a thread that stores it");
 typedef uint4 vector;
 #elif VECTOR == 4
 typedef uint2 vector;
+#elif VECTOR == 2
+typedef uint32_t vector;
 #else
 #error "there is no load of so many elements"
 #endif
@@ -62,8 +64,12 @@ static __device__ __forceinline__ words load_whole(const element *from)
 {
     vector some = __ldg((const vector *)from);
     words to;
+#if VECTOR == 2
+    to.of[0] = some;
+#else
     to.of[0] = some.x;
     to.of[1] = some.y;
+#endif
 #if VECTOR == 8
     to.of[2] = some.z;
     to.of[3] = some.w;
