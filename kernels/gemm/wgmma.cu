@@ -405,6 +405,22 @@ static __device__ inline int reads_operands(const gemm_arguments *gemm)
 
 #define KERNEL_CLUSTER __cluster_dims__(CLUSTER, 1, 1)
 
+#if PLANES > 1
+/*
+ * Arguments are fetched when they are first looked at, line by line. Others ask little beyond one line before their first load; of
+ * planes, what is refused, whose factors are whose and what is left over is asked too, and so each warp looks at one line, or a
+ * few, and all come at once.
+ */
+static __device__ inline void fetch_arguments(const tensor_gemm_arguments *arguments)
+{
+    const uint32_t words_of_line = 16;
+    for (uint32_t word = threadIdx.x / 32 * words_of_line; word < sizeof(*arguments) / 4;
+         word += THREADS_X / 32 * words_of_line) {
+        touch(((const uint32_t *)arguments)[word]);
+    }
+}
+#endif
+
 /* Makes the barriers: the second warp does, while the first, the producer's, works out where its tile begins. */
 static __device__ inline void make_barriers(const tensor_gemm_arguments *arguments, shared_memory *shared)
 {
@@ -442,6 +458,9 @@ KERNEL __launch_bounds__(THREADS_X, 1) KERNEL_CLUSTER
 {
     DYNAMIC_SHARED(shared_memory, shared);
     let_next_kernel_begin();
+#if PLANES > 1
+    fetch_arguments(&arguments);
+#endif
     /* All lanes agree on these, which the compiler has to know where warpgroups part. */
     int warp = __shfl_sync(0xffffffffu, (int)threadIdx.x / 32, 0);
     if (warp == 1) {

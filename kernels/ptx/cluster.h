@@ -89,6 +89,9 @@ static __device__ inline int is_elected(void)
     return (int)elected;
 }
 
+/* Has a value in a register, though nothing is done with it. */
+static __device__ inline void touch(uint32_t value) { asm volatile("" ::"r"(value)); }
+
 /* `threads` threads meet at the block's barrier of that number (0 to 15; __syncthreads() is 0 with all). */
 static __device__ inline void barrier_sync(int number, int threads)
 {
