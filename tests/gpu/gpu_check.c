@@ -424,12 +424,13 @@ static bool make_of_row(int64_t index, void *what, struct trial *trial)
         return make_parts(index, of->row, trial);
     }
     struct random random = random_of(of->row - carat_catalog, index);
-    if (!shared_trial(&random, of->row, &device->traits, option.reduced ? SHARED_LEAST : SHARED_MOST,
-                      trial)) {
+    bool reads_nothing = index == of->any + of->many + of->plain + of->finished + of->parts;
+    if (!shared_trial(&random, of->row, &device->traits,
+                      option.reduced || reads_nothing ? SHARED_LEAST : SHARED_MOST, trial)) {
         return false;
     }
-    if (index == of->any + of->many + of->plain + of->finished + of->parts) {
-        trial->alpha = 0; /* then clusters to which no tile falls meet and leave all the same */
+    if (reads_nothing) {
+        trial->alpha = 0; /* few tiles: then clusters to which none falls meet and leave all the same */
     }
     return true;
 }
@@ -649,7 +650,9 @@ static void check_row(const struct kernel *row)
     expect_trials(&of, of.any + of.many, of.plain, "that is plain");
     expect_trials(&of, whole - of.parts - of.finished, of.finished, "that is finished");
     expect_trials(&of, whole - of.parts, of.parts, "of several parts");
-    expect_trials(&of, whole, shared, "whose tiles its clusters share");
+    expect_trials(&of, whole, shared > 0 ? 1 : 0,
+                  "of which nothing is read, and whose tiles its clusters would share");
+    expect_trials(&of, whole + 1, shared - 1, "whose tiles its clusters share");
     if ((row->plain_image || row->finish_image) && option.number < 0 && time_left()) {
         check_images(row);
     }
