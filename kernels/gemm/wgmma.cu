@@ -474,7 +474,7 @@ KERNEL __launch_bounds__(THREADS_X, 1) KERNEL_CLUSTER
         registers_shrink_to(PRODUCER_REGISTERS);
 #endif
         if (warp == 0) {
-            if (PLANES > 1) {
+            if (PLANES > 2) { /* of which the kernel before says whether there is anything to do */
                 await_barriers();
                 wait_for_kernels_before();
             }

@@ -145,8 +145,11 @@ static __device__ inline void produce(const tensor_gemm_arguments *arguments, sh
         if (tells && loads()) {
             shared->places[number % PLACES] = here;
         }
-        if (number == 0 && PLANES == 1) {
+        if (number == 0 && PLANES < 3) {
             await_barriers();
+        }
+        if (number == 0 && PLANES == 2) { /* what a tile's blocks hold is asked ahead of its loads */
+            wait_for_kernels_before();
         }
         uint32_t steps = work.count;
 #if PACES
@@ -213,7 +216,7 @@ static __device__ inline void produce(const tensor_gemm_arguments *arguments, sh
     }
 #endif
     /* Of tiles that would be shared, but are not read, some clusters have none; their consumers wait for this all the same. */
-    if (STREAM && number == 0 && PLANES == 1) {
+    if (STREAM && number == 0 && PLANES < 3) {
         await_barriers();
     }
     if (RECTANGLE > 1) {
