@@ -27,12 +27,14 @@
 #define K_OF_CHAIN 256
 #define MOST_CHAINS 16
 /*
- * Where so many ways were timed of the very problem, the best one is among them: what is foreseen of all others is their
- * luckiest guess.
+ * Where so many ways were timed of the very problem, what is foreseen of all others is their luckiest guess: the best of those
+ * took so much longer than it was foreseen (docs/notes/choice.md). So many parts as no survey times may take still longer; and of
+ * f64 all rows were there when its ways were timed, so that what was left out then is no better now.
  */
 #define LEAST_TIMED 5
 #define MOST_TIMED_PARTS 64 /* more are too many numbers to time each */
-#define GUESSED 1.3         /* so much longer than it is foreseen such a way may take all the same */
+#define GUESSED 1.06
+#define DOUBTED 1.3
 
 /* Ways that may be the best, and wait for a second look: the better the first ones are, the fewer it takes. */
 enum { SHORTLIST = 8 };
@@ -177,12 +179,6 @@ bool share_tiles(const struct search *search, struct candidate *candidate)
 
 /* ---- All of them ---- */
 
-/* Whether a way that was not timed of the very problem counts beside those that were: no survey comes to it. */
-static bool is_unsurveyed(const struct candidate *candidate)
-{
-    return candidate->parts > MOST_TIMED_PARTS || !candidate->surveyed;
-}
-
 /* Of what whole ways say, the least that is left when all has been asked. */
 static double least_factor(const struct search *search) { return search->shortlist ? LEAST_BY_TREES : 1; }
 
@@ -195,16 +191,17 @@ static bool may_be_best(const struct search *search, const struct candidate *can
 
 double search_cutoff(const struct search *search, const struct candidate *candidate)
 {
-    if (search->visitor || is_unsurveyed(candidate) || !search->best.kernel) {
+    if (search->visitor || !search->best.kernel) {
         return INFINITY;
     }
     return cycles_there(search->traits, candidate, search->best.cycles) / least_factor(search);
 }
 
-/* What a way has to show for itself among those that were timed of the very problem. */
+/* What a way counts for beside those that were timed of the very problem. */
 static double sure_cycles(const struct candidate *candidate)
 {
-    return candidate->timed ? candidate->cycles : candidate->cycles * GUESSED;
+    bool doubted = candidate->parts > MOST_TIMED_PARTS || candidate->kernel->element == ELEMENT_F64;
+    return candidate->timed ? candidate->cycles : candidate->cycles * (doubted ? DOUBTED : GUESSED);
 }
 
 static void compete(struct search *search, const struct candidate *candidate)
@@ -265,9 +262,7 @@ static void consider(struct search *search, const struct candidate *candidate)
         compete(search, candidate);
     }
     search->timed += candidate->timed;
-    bool competes = candidate->timed || is_unsurveyed(candidate);
-    if (competes &&
-        (!search->best_timed.kernel || sure_cycles(candidate) < sure_cycles(&search->best_timed))) {
+    if (candidate->timed && (!search->best_timed.kernel || candidate->cycles < search->best_timed.cycles)) {
         search->best_timed = *candidate;
     }
 }
@@ -430,10 +425,9 @@ void search_all(struct search *search)
     bool has_trees = search->traits->tuning && tuning_trees(search->traits->tuning);
     search->shortlist = has_trees ? &list : NULL;
     search_by_forecast(search);
-    if (search->timed >= LEAST_TIMED) {
+    settle_shortlist(search);
+    if (search->timed >= LEAST_TIMED && sure_cycles(&search->best) > search->best_timed.cycles) {
         search->best = search->best_timed;
-    } else {
-        settle_shortlist(search);
     }
     search->shortlist = NULL;
 }

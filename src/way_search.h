@@ -15,7 +15,7 @@ struct search {
     bool looks_at_all;           /* also at rows that are not worth a look: kernel_shares_nothing() */
     bool limited;                /* to so much workspace as most_workspace() says */
     struct candidate best;       /* kernel NULL: none so far */
-    struct candidate best_timed; /* of those timed of this very problem, and those that no survey comes to */
+    struct candidate best_timed; /* of those timed of this very problem */
     int timed;                   /* how many were */
     struct shortlist *shortlist; /* of ways that may be the best; NULL where they need no second look */
     plan_visitor *visitor;       /* is shown every candidate; NULL: nobody */

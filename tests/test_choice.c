@@ -72,7 +72,7 @@ struct judged {
     int unknown;    /* choices of rows that are younger than the table, of which it cannot judge */
     double sum;
     double sum_measured; /* of the choices that were measured alone */
-    double ratios[40000];
+    double ratios[60000];
 };
 
 static bool is_way(const struct tuning_line *line, const struct candidate *way, const char marks[2])
