@@ -27,9 +27,9 @@
 #define K_OF_CHAIN 256
 #define MOST_CHAINS 16
 /*
- * Where so many ways were timed of the very problem, what is foreseen of all others is their luckiest guess: the best of those
- * took so much longer than it was foreseen (docs/notes/choice.md). So many parts as no survey times may take still longer; and of
- * f64 all rows were there when its ways were timed, so that what was left out then is no better now.
+ * Where so many ways were timed of the very problem, what is foreseen of all others is their luckiest guess, and counts for more
+ * than that (docs/notes/choice.md): for still more of so many parts as no survey times, and in f64, where a run did not bear
+ * out what was foreseen.
  */
 #define LEAST_TIMED 5
 #define MOST_TIMED_PARTS 64 /* more are too many numbers to time each */

@@ -7,7 +7,7 @@
  * foreseen on problems nearby: the mean of the logarithms, each with a weight that falls with the distance, drawn
  * towards that of all ways there are where there are few, and a little more: of many of which little is known, the one that
  * looks best was rather guessed too low. Ways that were timed of the very problem are taken at their word,
- * and where they are several before all others.
+ * and where they are several all others count for a little more than is foreseen of them.
  *
  *     log2 n |        . +0.1
  *            |   x           . +0.2     the way at x takes about 1.07 times what is foreseen;
